@@ -569,10 +569,12 @@ def test_odd_texts_in_keys_fields_and_comments_break_nothing() -> None:
 
         odd = Value('odd"`\\${id}:*/\n', Odd, lifetime=after("1h"), doc="ends */ here")
         plain = Value('odd"`\\:plain', str, lifetime=after("1h"))
+        braced = Value("${{a}}:{id}", str, lifetime=after("1h"))
 
     module = typescript([OddKeys])
     assert 'export type OddKey = `odd"\\`\\\\$${string}:*/\\n`;' in module
     assert 'export type PlainKey = "odd\\"`\\\\:plain";' in module
+    assert "export type BracedKey = `\\${a}:${string}`;" in module
     assert '  "o\\"d`d\\n": number;' in module
     assert_sound(module)
 

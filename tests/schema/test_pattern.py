@@ -613,6 +613,16 @@ def test_the_value_of_a_tag_is_in_braces() -> None:
     assert pattern.glob(tagged=True) == "counter:{*}:total"
 
 
+def test_doubled_braces_are_literal_ones() -> None:
+    pattern = Pattern("{{user:{uid:int}}}:cart[_{page}]")
+    assert pattern.render({"uid": 7}) == "{user:7}:cart"
+    assert pattern.parse("{user:7}:cart_2") == {"uid": 7, "page": "2"}
+    assert pattern.parse("user:7:cart") is None
+    assert pattern.display == "{{user:{uid}}}:cart[_{page}]"
+    assert pattern.prefix == "{user:"
+    assert Pattern("{{{uid}}}:x").overlap(Pattern("{a}:x")) is None
+
+
 def test_without_a_tag_a_tagged_key_is_the_key() -> None:
     pattern = Pattern("receive:edge:index")
     assert pattern.render({}, tagged=True) == "receive:edge:index"
@@ -625,6 +635,11 @@ def test_without_a_tag_a_tagged_key_is_the_key() -> None:
         ("x:{a}:{b}", "c", "the tag 'c' is not one of its placeholders; write a or b"),
         ("x", "c", "the tag 'c' is not one of its placeholders; leave it out"),
         ("{a}[_{b}]", "b", "the tag 'b' is in the tail, which may be missing; name one before it"),
+        (
+            "{{x}}:{a}",
+            "a",
+            "the tag 'a' would be a second hash tag beside the literal braces; leave it out",
+        ),
     ],
 )
 def test_a_tag_that_a_key_may_not_have_is_refused(text: str, tag: str, reason: str) -> None:

@@ -90,7 +90,7 @@ def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Find
 
 def _may_overlap(one: Family[Any], other: Family[Any]) -> bool:
     """A fast check before the exact one: most pairs differ in their first literals."""
-    first, second = (re.split(r"[{\[]", family.pattern.text, maxsplit=1)[0] for family in (one, other))
+    first, second = (family.pattern.prefix for family in (one, other))
     return first.startswith(second) or second.startswith(first)
 
 

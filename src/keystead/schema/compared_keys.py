@@ -8,7 +8,7 @@ from typing import Final
 
 from keystead.errors import StoreRefused
 from keystead.schema.doctor.key_state import ms_of
-from keystead.schema.first_contents import first_contents
+from keystead.schema.first_contents import FirstContents
 from keystead.schema.pace import Pace
 from keystead.schema.paced_scan import paced_scan
 from keystead.stores import Command, Store
@@ -30,6 +30,7 @@ class ComparedKeys:
         self._globs = globs
         self._every_s = every_s
         self._pace = Pace(_PAGE)
+        self._contents = FirstContents(store, self._pace)
         self._known: dict[bytes, int] = {}
         self._version: object = None
         self._next_deadline_ms: int | None = None
@@ -82,8 +83,8 @@ class ComparedKeys:
             for key, kind, deadline_ms in zip(keys, replies[::2], replies[1::2], strict=True)
             if kind != b"none"
         ]
-        contents = await first_contents(self._store, [(key, kind) for key, kind, _ in there], self._pace)
-        for (key, kind, deadline_ms), (size, content) in zip(there, contents, strict=True):
+        async for number, size, content in self._contents.read([(key, kind) for key, kind, _ in there]):
+            key, kind, deadline_ms = there[number]
             if kind in ("set", "hash") and content is not None:
                 content = sorted(content)
             found[key] = hash((kind, deadline_ms, size, repr(content)))

@@ -155,4 +155,4 @@ def name_of(family: Family[Any]) -> str:
 
 def literal_prefix(family: Family[Any]) -> str:
     """What all keys of a family begin with."""
-    return family.pattern.text.partition("{")[0].partition("[")[0]
+    return family.pattern.prefix

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from keystead.errors import printable
-from keystead.schema.key_forms import TYPE_NAMES, VARIABLE, form_of, narrowest, types_of, types_overlap
+from keystead.schema.key_forms import TYPE_NAMES, VARIABLE, form_of, is_word, narrowest, types_of, types_overlap
 
+DELIMITERS: Final = (":", "/")  # the first of them that a key contains separates its segments
 MOST_WORDS: Final = 200  # words at one place; more are ids
 _MOST_NODES: Final = 20_000
 _MOST_SEGMENTS: Final = 16
@@ -29,26 +30,36 @@ L = TypeVar("L", bound=Mergeable)
 
 
 class Variable:
-    """What was seen at one place: the types that fit all texts, and some of the texts."""
+    """What was seen at one place: the types that fit all texts, how they begin, and some of the texts."""
 
-    __slots__ = ("count", "examples", "longest", "shortest", "types")
+    __slots__ = ("count", "examples", "longest", "prefix", "shortest", "types")
 
     def __init__(self) -> None:
         self.types = _ALL
         self.count = 0
         self.examples: set[str] = set()
+        self.prefix = ""  # of all texts
         self.shortest, self.longest = 1 << 30, 0
 
     def add(self, text: str) -> None:
         self.types &= types_of(text)
+        self._begin(text)
         self.count += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.add(text)
         length = len(text)
         self.shortest, self.longest = min(self.shortest, length), max(self.longest, length)
 
+    def _begin(self, text: str) -> None:
+        if not self.count:
+            self.prefix = text
+        while not text.startswith(self.prefix):
+            self.prefix = self.prefix[:-1]
+
     def merge(self, other: Variable) -> None:
         self.types &= other.types
+        if other.count:
+            self._begin(other.prefix)
         self.count += other.count
         for text in other.examples:
             if len(self.examples) < _EXAMPLES:
@@ -86,6 +97,9 @@ class Node(Generic[L]):
             self.whole.merge(other.whole)
             for mine, theirs in zip(self.variables, other.variables, strict=True):
                 mine.merge(theirs)
+        self._merge_below(other)
+
+    def _merge_below(self, other: Node[L]) -> None:
         self.is_crowded = self.is_crowded or other.is_crowded
         if self.leaf is None:
             self.leaf = other.leaf
@@ -96,6 +110,21 @@ class Node(Generic[L]):
                 self.children[edge].merge(child)
             else:
                 self.children[edge] = child
+
+    def take_ending(self, other: Node[L]) -> None:
+        """Take in a node of another form, whose texts begin with the literal of this one and end with its id."""
+        start = len(self.form.partition(VARIABLE)[0])
+        for text in other.whole.examples:
+            self.see(text, (text[start:],))
+        self._merge_below(other)
+
+    def number(self, words: Iterable[str], stem: str) -> None:
+        """Replace these words, `user1` and `user2`, by one form with a number."""
+        edge = stem + VARIABLE
+        if edge not in self.children:
+            self.children[edge] = Node(edge)
+        for word in words:
+            self.children[edge].take_ending(self.children.pop(word))
 
     def join(self, edges: Iterable[str], into: str = _WORDS) -> None:
         """Replace these children by one variable."""
@@ -112,22 +141,23 @@ class Node(Generic[L]):
 
 
 class Shape(NamedTuple, Generic[L]):
-    """The nodes from the first segment to the last, and what is known of the keys of this shape."""
+    """The nodes from the first segment to the last, what is between them, and what is known of the keys."""
 
     path: tuple[Node[L], ...]
+    delimiter: str
     leaf: L
 
     @property
     def text(self) -> str:
         """The shape for people: `session:{token}:mark`."""
-        return ":".join(map(_segment_text, self.path))
+        return self.delimiter.join(map(_segment_text, self.path))
 
 
 class KeyShapes(Generic[L]):
     """The shapes of keys. `leaf` makes what is kept of each shape; two are merged with its `merge`."""
 
     def __init__(self, leaf: Callable[[], L]) -> None:
-        self.root: Node[L] = Node("")
+        self.roots: dict[str, Node[L]] = {delimiter: Node("") for delimiter in DELIMITERS}
         self._leaf = leaf
         self._nodes = 0
         self._most_words = MOST_WORDS
@@ -141,11 +171,12 @@ class KeyShapes(Generic[L]):
         if self._thin_out:
             self._thin_out = False
             self._most_words //= 2
-            self._nodes = self._join_below(self.root)
-        segments = key.split(":")
+            self._nodes = sum(map(self._join_below, self.roots.values()))
+        delimiter = next((one for one in DELIMITERS if one in key), DELIMITERS[0])
+        segments = key.split(delimiter)
         if len(segments) > _MOST_SEGMENTS or VARIABLE in key:
             return None
-        node = self.root
+        node = self.roots[delimiter]
         for segment in segments:
             node = self._descend(node, segment)
         if node.leaf is None:
@@ -156,7 +187,7 @@ class KeyShapes(Generic[L]):
         has_tag = len(segment) > 2 and segment[0] == "{" and segment[-1] == "}"
         if has_tag:
             segment = segment[1:-1]
-            form, edge = VARIABLE, _TAGGED
+            form, edge = VARIABLE, _TAGGED + ("word" if is_word(segment) else "")
             ids: tuple[str, ...] = (segment,)
         else:
             form, ids = form_of(segment)
@@ -192,12 +223,14 @@ class KeyShapes(Generic[L]):
 
     def shapes(self) -> Iterator[Shape[L]]:
         """All shapes. Ids of types that overlap are one variable: `{hex}` and `{token}` at one place are `{token}`."""
-        _join_ids(self.root)
-        yield from _shapes_below(self.root, ())
+        for delimiter, root in self.roots.items():
+            _join_ids(root)
+            yield from _shapes_below(root, (), delimiter)
 
 
 _RARE: Final = 50  # of so many keys, one of a wider type is an exception, and does not widen the others
 _LONG: Final = 16
+_RANDOM: Final = 10  # behind a literal
 
 
 def _join_ids(node: Node[L]) -> None:
@@ -211,6 +244,8 @@ def _join_ids(node: Node[L]) -> None:
         if edge in node.children and node.children[edge].variables[0].shortest >= _LONG:
             # A random token without digits looks like words.
             node.join([word for word in node.words if _is_like(node.children[edge], node.children[word])], into=edge)
+    _join_stray_tokens(node)
+    _join_tags(node)
     for child in node.children.values():
         _join_ids(child)
 
@@ -223,6 +258,37 @@ def _belong(one: Node[L], other: Node[L]) -> bool:
     return narrowest(first.types & second.types) == narrow or second.count * _RARE >= first.count
 
 
+def _join_tags(node: Node[L]) -> None:
+    """`{ada}:cart` beside `{42}:cart`: both are ids. `{bull}:jobs` beside them is a word."""
+    words, ids = (node.children.get(edge) for edge in (_TAGGED + "word", _TAGGED))
+    if words is not None and ids is not None and words.children.keys() & ids.children.keys():
+        node.join([_TAGGED + "word"], into=_TAGGED)
+
+
+def _join_stray_tokens(node: Node[L]) -> None:
+    """`sess_{token}` takes in `sess_{token}-x`: a token whose end looks like a word."""
+    for edge, child in list(node.children.items()):
+        before, variable, after = child.form.partition(VARIABLE)
+        if edge in node.children and before and variable and not after and _is_random(child.variables[0]):
+            for stray in node.words:
+                if stray != edge and stray.startswith(before) and _ends_like(child, node.children[stray], len(before)):
+                    child.take_ending(node.children.pop(stray))
+
+
+def _is_random(ids: Variable) -> bool:
+    return ids.shortest >= _RANDOM and narrowest(ids.types) in ("token", "alnum")
+
+
+def _ends_like(known: Node[L], stray: Node[L], start: int) -> bool:
+    """Whether the rest of these few texts may be one of the ids of a form."""
+    ids, texts = known.variables[0], stray.whole
+    return (
+        texts.count * _RARE <= ids.count + _RARE
+        and ids.shortest + start <= texts.shortest <= texts.longest <= ids.longest + start
+        and all(_is_within(types_of(text[start:]), ids.types) for text in texts.examples)
+    )
+
+
 def _is_like(ids: Node[L], word: Node[L]) -> bool:
     """Whether a segment that looks like words may be one of these long ids."""
     known, text = ids.variables[0], word.whole
@@ -233,11 +299,11 @@ def _is_within(types: int, wider: int) -> bool:
     return narrowest(types & wider) == narrowest(wider)
 
 
-def _shapes_below(node: Node[L], path: tuple[Node[L], ...]) -> Iterator[Shape[L]]:
+def _shapes_below(node: Node[L], path: tuple[Node[L], ...], delimiter: str) -> Iterator[Shape[L]]:
     if node.leaf is not None:
-        yield Shape(path, node.leaf)
+        yield Shape(path, delimiter, node.leaf)
     for child in node.children.values():
-        yield from _shapes_below(child, (*path, child))
+        yield from _shapes_below(child, (*path, child), delimiter)
 
 
 def _segment_text(node: Node[L]) -> str:

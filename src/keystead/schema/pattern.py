@@ -34,6 +34,8 @@ class Pattern:
 
     There may be one tail at the end, in brackets: `{key}[_{page}]` without a page is `{key}`.
 
+    `{{` and `}}` are literal braces: `{{user:{id}}}:cart` renders `{user:7}:cart`.
+
     `tag` names the placeholder that is the hash tag of a cluster. With `tagged=True` its value is in braces:
     `counter:{example-a1b2c3d4}:total`.
 
@@ -93,6 +95,11 @@ class Pattern:
     def literals(self) -> tuple[Sequence[str], str]:
         """The text before each placeholder, and the text after the last one, or before the tail if it has one."""
         return self._layout.literals, self._layout.end
+
+    @property
+    def prefix(self) -> str:
+        """What all keys begin with."""
+        return self._layout.literals[0] if self._layout.body else self._layout.end
 
     @property
     def has_tail(self) -> bool:
@@ -178,8 +185,9 @@ class Pattern:
         """The pattern as documents show it: without types and bounds."""
         names = [f"{{{name}}}" for name in self.names]
         if not self._layout.has_tail:
-            return self._layout.join(names)
-        return f"{self._layout.join(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
+            return self._layout.join(names, _double_braces)
+        body = self._layout.join(names[:-1], _double_braces)
+        return f"{body}[{_double_braces(self._layout.literals[-1])}{names[-1]}]"
 
     @cached_property
     def _language(self) -> Language:
@@ -282,6 +290,8 @@ class Pattern:
         if tag not in self.names:
             advice = f"write {' or '.join(self.names)}" if self.names else "leave it out"
             raise _bad(self.text, f"the tag {printable(tag)!r} is not one of its placeholders; {advice}")
+        if set("".join((*self._layout.literals, self._layout.end))) & set("{}"):
+            raise _bad(self.text, f"the tag {tag!r} would be a second hash tag beside the literal braces; leave it out")
         if self._layout.has_tail and tag == self.names[-1]:
             raise _bad(self.text, f"the tag {tag!r} is in the tail, which may be missing; name one before it")
         return self.names.index(tag)
@@ -329,6 +339,13 @@ class _Layout(NamedTuple):
             return self._replace(literals=tuple(literals), end="}" + self.end)
         literals[place + 1] = "}" + literals[place + 1]
         return self._replace(literals=tuple(literals))
+
+
+_BRACE = re.compile("[{}]")
+
+
+def _double_braces(literal: str) -> str:
+    return literal.replace("{", "{{").replace("}", "}}")
 
 
 class _Part(NamedTuple):
@@ -395,10 +412,7 @@ def _read_parts(text: str, start: int, stop: int) -> tuple[list[_Part], str]:
     """Parse the placeholders in a part of a text, and the literal after the last."""
     parts: list[_Part] = []
     while True:
-        opening = text.find("{", start, stop)
-        literal = text[start : opening if opening >= 0 else stop]
-        if "}" in literal:
-            raise _bad(text, f"the }} {_where(start + literal.index('}'))} closes nothing; write {{ before the name")
+        literal, opening = _read_literal(text, start, stop)
         if opening < 0:
             return parts, literal
         closing = text.find("}", opening, stop)
@@ -407,6 +421,20 @@ def _read_parts(text: str, start: int, stop: int) -> tuple[list[_Part], str]:
             raise _bad(text, f"the {{ {_where(opening)} is not closed; write {{{name[0] if name else ''}}}")
         parts.append(_read_placeholder(text, literal, opening, closing))
         start = closing + 1
+
+
+def _read_literal(text: str, start: int, stop: int) -> tuple[str, int]:
+    """The literal from here to the next placeholder, and where this begins; -1: there is none."""
+    literal = ""
+    while (brace := _BRACE.search(text, start, stop)) is not None:
+        at = brace.start()
+        literal += text[start:at]
+        if text[at : at + 2] not in ("{{", "}}"):
+            if brace[0] == "}":
+                raise _bad(text, f"the }} {_where(at)} closes nothing; write {{ before the name")
+            return literal, at
+        literal, start = literal + brace[0], at + 2
+    return literal + text[start:stop], -1
 
 
 def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _Part:

@@ -57,13 +57,24 @@ def _keys(display: str) -> Iterator[str]:
     """The template of a key: any text for each placeholder. A key with a tail exists with it or without."""
     body, _, tail = display.removesuffix("]").partition("[")
     for text in (body, body + tail) if tail else (body,):
-        literals = re.split(r"\{\w+\}", text)
+        literals = _literals(text)
         yield f"`{'${string}'.join(map(template, literals))}`" if len(literals) > 1 else literal(text)
 
 
+def _literals(display: str) -> list[str]:
+    """What is between the placeholders. Doubled braces are literal ones."""
+    found = [""]
+    for piece in re.findall(r"\{\{|\}\}|\{\w+\}|[^{}]+", display):
+        if piece[0] == "{" and piece != "{{":
+            found.append("")
+        else:
+            found[-1] += piece[0] if piece in ("{{", "}}") else piece
+    return found
+
+
 def template(text: str) -> str:
-    """A text between backticks. It has no brace, as no literal of a pattern has."""
-    return literal(text)[1:-1].replace('\\"', '"').replace("`", "\\`")
+    """A text between backticks."""
+    return literal(text)[1:-1].replace('\\"', '"').replace("`", "\\`").replace("${", "\\${")
 
 
 def _patterns(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str], str]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Final, Literal, TypeAlias
 
+from pydantic import BaseModel
+
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.lifetime import Lifetime
 from keystead.schema.relation import Link
@@ -88,11 +90,18 @@ USED_NAMES: Final = frozenset(
 )
 # Names that no family can have.
 TAKEN: Final = USED_NAMES | {name for name in dir(Keyspace) if not name.startswith("__")}
+_MODEL_NAMES: Final = frozenset(dir(BaseModel))
 _TAKEN_CLASSES: Final = frozenset(
     {"Any", "BaseModel", "BigInt", "Channel", "Counter", "EpochMs", "EpochSeconds", "False", "Field", "Hash"}
     | {"IsoSeconds", "IsoTime", "Keyspace", "List", "Literal", "Log", "None", "OmittedIfNone", "Sealed", "Set"}
     | {"SortedSet", "True", "UUID", "VALUE", "Value"}
 )
+
+
+def is_field_name(name: str, taken: Collection[str] = USED_NAMES) -> bool:
+    """Whether a stored name can be the name of a field of a model."""
+    is_plain = name.isidentifier() and name.isascii() and not iskeyword(name)
+    return is_plain and name not in taken and name not in _MODEL_NAMES and not name.startswith(("_", "model_"))
 
 
 def identifier(text: str, taken: Collection[str] = TAKEN) -> str:
@@ -122,4 +131,4 @@ def class_name(text: str, taken: Collection[str] = ()) -> str:
 
 def shape_of(pattern: str) -> str:
     """A pattern without the names and types of its placeholders: the same for `user:{uid}` and `user:{id:int}`."""
-    return re.sub(r"\{[^{}]*\}", "{}", pattern)
+    return re.sub(r"(?<!\{)((?:\{\{)*)\{[^{}]+\}", r"\1{}", pattern)

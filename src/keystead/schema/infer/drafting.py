@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,20 +12,19 @@ from keystead.schema.infer.evidence import Evidence
 from keystead.schema.infer.lifetime_guess import guess_lifetime
 from keystead.schema.infer.masking import masked_key
 from keystead.schema.infer.relation_search import find_relations
+from keystead.schema.infer.shape_pattern import NotDrafted, literal_words, pattern_of
 from keystead.schema.infer.siblings import join_siblings
 from keystead.schema.infer.soundness import sound
 from keystead.schema.infer.store_scan import Scanned, ScanProgress, scan_store
 from keystead.schema.infer.stored_types import kind_of, time_fields, value_type
 from keystead.schema.infer.value_profile import ModelNames
-from keystead.schema.key_forms import VARIABLE, allows, is_email, narrowest
-from keystead.schema.key_shapes import Node, Shape, Variable
+from keystead.schema.key_forms import is_word, narrowest
+from keystead.schema.key_shapes import Shape, Variable
 from keystead.schema.pattern import Pattern
 from keystead.stores import Store
 
 _SURE: Final = 20  # keys
 _LIKELY: Final = 3
-_FEW: Final = 20
-_LONG: Final = 16
 _ENUM: Final = 6
 
 
@@ -54,7 +52,8 @@ async def infer(
 ) -> Inferred:
     """Draft a keyspace from the keys of a store, without blocking it or changing anything; see `scan_store`."""
     scanned = await scan_store(store, every_key=every_key, skip=skip, between=between, on_progress=on_progress)
-    join_siblings(scanned.shapes.root)
+    for root in scanned.shapes.roots.values():
+        join_siblings(root)
     has_slots = store.guarantees.atomic == "one slot"
     drafter = _Drafter(name, has_slots=has_slots)
     for shape in sorted(scanned.shapes.shapes(), key=lambda shape: shape.text):
@@ -82,8 +81,8 @@ class _Drafter:
         if not evidence.read:
             return
         try:
-            text, tag = self._pattern(shape.path, evidence)
-        except (BadDeclaration, _NotDrafted) as error:
+            pattern, variables = self._pattern(shape)
+        except (BadDeclaration, NotDrafted) as error:
             self._notes.append(f"not drafted: {_keys(evidence.count)} like {shape.text}: {error}")
             return
         kind = kind_of(evidence)
@@ -92,33 +91,25 @@ class _Drafter:
                 f"not drafted: {evidence.count:,} streams like {shape.text}: a Log has one field, data, in each entry"
             )
             return
-        literals = [node.form for node in shape.path if VARIABLE not in node.form]
-        name = identifier("_".join(literals) or f"{kind}_by_{Pattern(text).names[0]}", TAKEN | self.evidence.keys())
+        literals, by = "_".join(literal_words(pattern.text)), next(iter(pattern.names), "name")
+        name = identifier(literals or f"{kind}_by_{by}", TAKEN | self.evidence.keys())
         value = value_type(evidence, kind, class_name(name), self._models)
         lifetime, why = guess_lifetime(evidence, time_fields(value, self._models))
-        confidence = _confidence(shape, evidence)
+        confidence = _confidence(shape, pattern.text, evidence)
         self.evidence[name] = evidence
         lines = [f"{_keys(evidence.count)}, {evidence.read:,} read; {why}", *_kinds_line(evidence)]
-        lines += [f"such as {masked_key(shape.path)}", *_enumerations(shape.path)]
+        lines += [f"such as {masked_key(shape)}", *_enumerations(pattern, variables, evidence.count)]
         doc = f"TODO: {kind} drafted from {_keys(evidence.count)}."
-        self.families.append(DraftFamily(name, text, kind, value, lifetime, doc, tuple(lines), confidence, tag=tag))
+        self.families.append(
+            DraftFamily(name, pattern.text, kind, value, lifetime, doc, tuple(lines), confidence, tag=pattern.tag)
+        )
 
-    def _pattern(self, path: tuple[Node[Evidence], ...], evidence: Evidence) -> tuple[str, str | None]:
-        """The pattern of a shape, checked against keys that were read, and its hash tag."""
-        tags = [node for node in path if node.has_tag]
-        if len(tags) > 1 or (tags and not self._has_slots):
-            raise _NotDrafted("braces are hash tags, which only a cluster has")
-        names: dict[str, None] = {}
-        segments, tag = [], None
-        for at, node in enumerate(path):
-            before = next((one.form for one in reversed(path[:at]) if VARIABLE not in one.form), "")
-            segments.append(_segment(node, before, names))
-            if node.has_tag:
-                tag = list(names)[-1]
-        pattern = Pattern(":".join(segments), tag=tag)
-        if any(pattern.parse(one.key, tagged=tag is not None) is None for one in evidence.watched):
-            raise _NotDrafted("no pattern reads these keys back")
-        return pattern.text, tag
+    def _pattern(self, shape: Shape[Evidence]) -> tuple[Pattern, list[Variable]]:
+        """The pattern of a shape, checked against keys that were read."""
+        pattern, variables = pattern_of(shape, self._has_slots)
+        if any(pattern.parse(one.key, tagged=pattern.tag is not None) is None for one in shape.leaf.watched):
+            raise NotDrafted("no pattern reads these keys back")
+        return pattern, variables
 
     def finish(self, scanned: Scanned) -> DraftKeyspace:
         notes = [
@@ -126,7 +117,9 @@ class _Drafter:
             "names, docs and lifetimes are guesses from what was in the store at that moment.",
         ]
         if scanned.without_shape:
-            self._notes.append(f"not drafted: {scanned.without_shape:,} keys that are not text or have many segments")
+            self._notes.append(
+                f"not drafted: {scanned.without_shape:,} keys that are not text, long, or have many segments"
+            )
         return DraftKeyspace(
             self.name,
             "Keys that were found in a live store.",
@@ -140,55 +133,9 @@ def _keys(count: int) -> str:
     return "1 key" if count == 1 else f"{count:,} keys"
 
 
-class _NotDrafted(Exception):
-    """Why no family is drafted for a shape."""
-
-
-def _segment(node: Node[Evidence], before: str, names: dict[str, None]) -> str:
-    if set(node.form) & set("{}[]"):
-        raise _NotDrafted("a pattern cannot contain brackets")
-    pieces = node.form.split(VARIABLE)
-    text = pieces[0]
-    for variable, piece in zip(node.variables, pieces[1:], strict=True):
-        type_ = _placeholder_type(variable)
-        name = _placeholder_name(variable, type_, before or pieces[0])
-        number, free = 2, name
-        while free in names:
-            free, number = f"{name}{number}", number + 1
-        names[free] = None
-        text += f"{{{free}}}" if type_ == "text" else f"{{{free}:{type_}}}"
-        text += piece
-    return text
-
-
-def _placeholder_type(variable: Variable) -> str:
-    """The narrowest type that fits all ids, or a wider one where few ids prove little."""
-    type_ = narrowest(variable.types)
-    if type_ is None:
-        raise _NotDrafted("their ids contain characters that Keystead escapes")
-    if type_ == "hex" and variable.shortest < 6:
-        type_ = "alnum" if allows(variable.types, "alnum") else "token"
-    if type_ in ("alnum", "slug") and variable.shortest >= _LONG and len(variable.examples) < _FEW:
-        return "token"
-    return type_
-
-
-def _placeholder_name(variable: Variable, type_: str, before: str) -> str:
-    if type_ in ("date", "month", "ip"):
-        return type_
-    if variable.examples and all(map(is_email, variable.examples)):
-        return "email"
-    if type_ == "uri":
-        return "url"
-    words = re.split(r"[^A-Za-z0-9]+", before.strip("-_./"))
-    word = identifier(words[-1] or "id", frozenset())
-    word = word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 3 else word
-    return "id" if word in ("keys", "id") else f"{word}_id"
-
-
-def _confidence(shape: Shape[Any], evidence: Evidence) -> Confidence:
+def _confidence(shape: Shape[Any], pattern: str, evidence: Evidence) -> Confidence:
     """Sure: many keys of one kind with a word in them, typed ids and readable values that agree on their lifetime."""
-    has_word = any(VARIABLE not in node.form and len(node.form) > 2 for node in shape.path)
+    has_word = any(len(word) > 2 for word in literal_words(pattern))
     typed = all(narrowest(one.types) not in ("text", None) for node in shape.path for one in node.variables)
     agreed = min(evidence.expiring, evidence.read - evidence.expiring) * 50 <= evidence.read
     is_readable = "_Bytes" not in evidence.profile.kinds | evidence.entries.kinds
@@ -207,12 +154,11 @@ def _kinds_line(evidence: Evidence) -> list[str]:
     return [f"several kinds in one place: {counts}; the most frequent was taken"]
 
 
-def _enumerations(path: tuple[Node[Evidence], ...]) -> list[str]:
-    """Places with few different words: a Literal of the program."""
+def _enumerations(pattern: Pattern, variables: Sequence[Variable], keys: int) -> list[str]:
+    """Placeholders with few different words: an enumeration of the program."""
     lines = []
-    for node in path:
-        for variable in node.variables:
-            seen = variable.examples
-            if 1 < len(seen) <= _ENUM < variable.count and all(one.isalpha() for one in seen):
-                lines.append(f"one of {', '.join(sorted(seen))}")
+    for name, variable in zip(pattern.names, variables, strict=True):
+        seen = variable.examples
+        if 1 < len(seen) <= min(_ENUM, keys // _LIKELY) and all(map(is_word, seen)):
+            lines.append(f"{name} is one of {', '.join(sorted(seen))}")
     return lines

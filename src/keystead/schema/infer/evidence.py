@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from keystead.schema.infer.value_profile import Profile, decode_value
 
 _WATCHED: Final = 64  # keys whose deadline is read again in the second pass
 _KEPT: Final = 40  # values and entries, to find relations
+_FIELDS: Final = 40
+_LONGEST: Final = 100  # characters of a text that may be an id
 _FIRST: Final = 100  # keys of a shape that are all read
 _SKEW_MS: Final = 1_500
 _NO_COUNTER: Final = 1_000_000_000
 
 
 class Watched(NamedTuple):
-    """A key that was read: the reply of PTTL, when, its value, and its first entries."""
+    """A key that was read: the reply of PTTL, when, what may be an id or a time in its value, and its first entries."""
 
     key: str
     left_ms: int
@@ -74,7 +77,7 @@ class Evidence:
             self.longest_ms = max(self.longest_ms, left_ms)
         value, entries = self._read_content(kind, content)
         if len(self.watched) < _WATCHED:
-            self.watched.append(Watched(key, left_ms, at_ms, value, entries))
+            self.watched.append(Watched(key, left_ms, at_ms, _kept(value), entries))
 
     def _read_content(self, kind: str, content: Any) -> tuple[Any, tuple[str, ...]]:
         if content is None:
@@ -95,7 +98,7 @@ class Evidence:
                 continue
             self.entries.add(decode_value(data))
             if len(texts) < _KEPT:
-                texts.append(data.decode("utf-8", "replace"))
+                texts.append(data[:_LONGEST].decode("utf-8", "replace"))
         return None, tuple(texts)
 
     def merge(self, other: Evidence) -> None:
@@ -127,6 +130,18 @@ class Evidence:
         """What keys of one family have in common: the kind, the lifetime, and last the names of their fields."""
         fields = frozenset(self.profile.fields) if not self.profile.looks_like_map else frozenset()
         return self.kind, self.is_counter, self.expiring * 2 > self.read, self.moved > 0, fields
+
+
+def _kept(value: Any) -> Any:
+    """What is kept of a value to find relations and deadlines: short texts and numbers, and those of its fields."""
+    if isinstance(value, dict):
+        short = ((name, one) for name, one in value.items() if _is_short(one))
+        return dict(islice(short, _FIELDS))
+    return value if _is_short(value) else None
+
+
+def _is_short(value: Any) -> bool:
+    return len(value) <= _LONGEST if isinstance(value, str) else isinstance(value, int | float)
 
 
 def _data_of(kind: str, entry: Any) -> bytes | None:

@@ -22,6 +22,7 @@ from keystead.schema.infer.draft import (
     DraftModel,
     DraftRelation,
     identifier,
+    is_field_name,
 )
 from keystead.schema.lifetime import After, EndOfDay, Lifetime, Never, Sliding, Spread, Until
 from keystead.schema.relation import Link
@@ -122,8 +123,7 @@ def _model(model: DraftModel, models: set[str], used: set[str]) -> Iterator[str]
 
 
 def _field(field: DraftField, models: set[str], used: set[str], taken: set[str]) -> Iterator[str]:
-    plain = field.name.isidentifier() and field.name.isascii() and not iskeyword(field.name)
-    is_free = plain and field.name not in taken and not field.name.startswith(("_", "model_"))
+    is_free = is_field_name(field.name, taken)
     name = field.name if is_free else identifier(f"field_{field.name}", taken)
     taken.add(name)
     type_ = _type(field.type, models, used)

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from keystead.errors import printable
 from keystead.schema.key_forms import VARIABLE, allows
-from keystead.schema.key_shapes import Node
+from keystead.schema.key_shapes import Node, Shape
 
 _SHOWN: Final = 2  # characters of an id
 _LONG: Final = 8
 
 
-def masked_key(path: tuple[Node[Any], ...]) -> str:
+def masked_key(shape: Shape[Any]) -> str:
     """An example of keys of this shape: numbers and dates as they are, a few characters of other ids."""
-    return ":".join(map(_masked_segment, path))
+    return shape.delimiter.join(map(_masked_segment, shape.path))
 
 
 def _masked_segment(node: Node[Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import BadKey, WrongKind
-from keystead.schema.infer.draft import DraftFamily, DraftRelation
+from keystead.schema.infer.draft import DraftFamily, DraftRelation, is_field_name
 from keystead.schema.infer.evidence import Evidence, Watched
 from keystead.schema.pace import replies_of
 from keystead.schema.pattern import Pattern
@@ -18,6 +18,7 @@ from keystead.schema.relation import VALUE, Link, Source
 from keystead.stores import Command, Store
 
 _FEWEST: Final = 3
+_FEWEST_OWNED: Final = 10
 _MOST: Final = 40  # samples that are looked up
 _ID_LENGTH: Final = 6  # shorter ids and numbers match by chance
 _NUMBERS: Final = ("int", "date", "month")
@@ -29,15 +30,18 @@ class _Found(NamedTuple):
 
 
 async def find_relations(store: Store, families: Sequence[DraftFamily], evidence: Mapping[str, Evidence]) -> None:
-    """Add the relations of these families to them."""
+    """Add the relations of these families to them. What cannot be declared becomes a line of evidence."""
     records = [_Record(one, evidence[one.name]) for one in families if one.kind in ("Value", "Hash", "Counter")]
     targets = [one for one in records if len(one.pattern.names) == 1]
     for family in families:
         if family.kind in ("Set", "SortedSet"):
             await _listed_in(store, family, evidence[family.name], targets)
     for record in records:
-        if record.family.kind == "Value":
+        if record.family.kind != "Counter":
             await _leads_to(store, record, targets)
+    for family in families:
+        await _holds_keys(store, family, evidence[family.name], records)
+        await _owned_by(store, family, evidence[family.name], records)
 
 
 class _Record:
@@ -91,7 +95,7 @@ def _origins(pattern: Pattern, index: DraftFamily, record: _Record) -> dict[str,
     rows = [one.value for one in record.evidence.watched if isinstance(one.value, dict)]
     where: dict[str, Source] = {}
     for name in pattern.names:
-        fields = [field for field in (rows[0] if rows else {}) if _named_alike(field, name) and field.isidentifier()]
+        fields = [field for field in (rows[0] if rows else {}) if _named_alike(field, name) and is_field_name(field)]
         if len(fields) != 1 or any(fields[0] not in row for row in rows):
             return None
         where[name] = fields[0]
@@ -127,7 +131,7 @@ def _as_placeholder(pattern: Pattern, name: str, value: Any) -> Any:
 async def _leads_to(store: Store, record: _Record, targets: Sequence[_Record]) -> None:
     for source, ids in _ids_in(record.evidence.watched):
         for target in targets:
-            if target is record or target.has_numbers or min(map(len, ids)) < _ID_LENGTH:
+            if target is record or not _may_name(source, ids, target):
                 continue
             keys = [key for one in ids if (key := target.key_of(one)) is not None]
             if len(keys) < max(_FEWEST, len(ids)) or not await _exist(store, keys):
@@ -138,16 +142,65 @@ async def _leads_to(store: Store, record: _Record, targets: Sequence[_Record]) -
             return
 
 
+def _may_name(field: str | None, ids: Sequence[str], target: _Record) -> bool:
+    """Whether it is no accident if keys with these ids exist: numbers and short ids need a field of that name."""
+    if field is not None and _named_alike(field, target.pattern.names[0]):
+        return len(set(ids)) >= _FEWEST
+    return not target.has_numbers and min(map(len, ids)) >= _ID_LENGTH
+
+
+async def _holds_keys(store: Store, family: DraftFamily, evidence: Evidence, records: Sequence[_Record]) -> None:
+    """Whole keys as values or entries, which no relation can declare."""
+    texts = [text for one in evidence.watched for text in (*one.entries, one.value) if isinstance(text, str)][:_MOST]
+    if len(set(texts)) < _FEWEST:
+        return
+    for record in records:
+        are_keys = all(record.pattern.parse(text, tagged=record.tagged) is not None for text in texts)
+        if are_keys and await _exist(store, texts):
+            what = {"Set": "members", "SortedSet": "members", "Value": "values"}.get(family.kind, "items")
+            family.evidence = (*family.evidence, f"its {what} are whole keys of {record.family.name}")
+            return
+
+
+async def _owned_by(store: Store, family: DraftFamily, evidence: Evidence, records: Sequence[_Record]) -> None:
+    """`user:{id}` owns `user:{id}:settings`, if each of those that were read has its owner."""
+    owners = [one for one in records if _is_below(family, one)]
+    if not owners or family.kind == "Channel" or len(evidence.watched) < _FEWEST_OWNED:
+        return
+    owner = max(owners, key=lambda one: len(one.family.pattern))
+    pattern = Pattern(family.pattern, tag=family.tag)
+    keys = []
+    for one in evidence.watched:
+        values = pattern.parse(one.key, tagged=family.tag is not None)
+        if values is not None:
+            keys.append(owner.pattern.render(values, tagged=owner.tagged))
+    if await _exist(store, keys):
+        relation = DraftRelation("owns", Link(family.name, {}))
+        owner.family.relations = (*owner.family.relations, relation)
+
+
+def _is_below(family: DraftFamily, owner: _Record) -> bool:
+    """Whether its pattern is that of the owner and a literal, so that each owner has one key of it."""
+    before, _, rest = family.pattern.partition(owner.family.pattern)
+    return (
+        bool(owner.pattern.names)
+        and not before
+        and rest[:1] in (":", "/")
+        and not set(rest) & set("{}")
+        and (family.tag is None) is (owner.family.tag is None)
+    )
+
+
 def _ids_in(watched: Sequence[Watched]) -> Iterator[tuple[str | None, list[str]]]:
     """The texts that may be ids: the values themselves (None), or those of one field of all of them."""
     values = [one.value for one in watched][:_MOST]
     if len(values) >= _FEWEST and all(isinstance(one, str) and one for one in values):
         yield None, values
     elif len(values) >= _FEWEST and all(isinstance(one, dict) for one in values):
-        for name in values[0]:
-            texts = [one.get(name) for one in values]
-            if name.isidentifier() and all(isinstance(one, str) and one for one in texts):
-                yield name, texts
+        for name in filter(is_field_name, values[0]):
+            ids = [one.get(name) for one in values]
+            if all(type(one) is str and one for one in ids) or all(type(one) is int for one in ids):
+                yield name, list(map(str, ids))
 
 
 async def _exist(store: Store, keys: Sequence[str]) -> bool:
@@ -156,7 +209,8 @@ async def _exist(store: Store, keys: Sequence[str]) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    return bool(set(one.split("_")) & set(other.split("_")))
+    first, second = ({word.removesuffix("s") for word in name.split("_")} for name in (one, other))
+    return bool(first & second)
 
 
 def _named_alike(field: str, placeholder: str) -> bool:

@@ -9,14 +9,16 @@ from typing import Final, NamedTuple
 from keystead.schema.chunked_reading import SIZES
 from keystead.schema.doctor.examination import NOTES_PREFIXES
 from keystead.schema.doctor.key_state import ms_of
-from keystead.schema.first_contents import first_contents
+from keystead.schema.first_contents import FirstContents
 from keystead.schema.infer.evidence import Evidence
+from keystead.schema.infer.value_profile import LARGEST
 from keystead.schema.key_shapes import KeyShapes
 from keystead.schema.pace import Pace
 from keystead.schema.paced_scan import paced_scan
 from keystead.stores import Command, Store
 
 _PAGE: Final = 1_000
+_LONGEST_KEY: Final = 1_000  # bytes
 
 
 class ScanProgress(NamedTuple):
@@ -31,7 +33,7 @@ class Scanned:
     shapes: KeyShapes[Evidence] = field(default_factory=lambda: KeyShapes(Evidence))
     examined: int = 0
     without_shape: int = 0
-    """Keys that no pattern can have: not text, or too many segments."""
+    """Keys that no pattern can have: not text, too long, or too many segments."""
 
 
 class _Sampled(NamedTuple):
@@ -55,8 +57,9 @@ async def scan_store(
     found = Scanned()
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
+    contents = FirstContents(store, pace, LARGEST)
     async for some in paced_scan(store, "*", pace, page=_PAGE):
-        await _read(store, _grouped(found, some or (), every_key, skip), pace)
+        await _read(store, _grouped(found, some or (), every_key, skip), pace, contents)
         if on_progress is not None:
             on_progress(ScanProgress(found.examined, total))
     shapes = [shape.leaf for shape in found.shapes.shapes()]
@@ -82,13 +85,9 @@ def _grouped(
         if raw.startswith(NOTES_PREFIXES) or (skip is not None and skip(raw)):
             continue
         found.examined += 1
-        try:
-            key = raw.decode()
-        except UnicodeDecodeError:
-            found.without_shape += 1
-            continue
-        evidence = found.shapes.add(key)
-        if evidence is None:
+        key = _text_of(raw)
+        evidence = None if key is None else found.shapes.add(key)
+        if key is None or evidence is None:
             found.without_shape += 1
             continue
         evidence.count += 1
@@ -98,7 +97,15 @@ def _grouped(
     return [_Sampled(key, evidence) for key in names if (evidence := found.shapes.add(key)) is not None]
 
 
-async def _read(store: Store, sampled: list[_Sampled], pace: Pace) -> None:
+def _text_of(raw: bytes) -> str | None:
+    """None: the key is not text, or too long to be kept as an example."""
+    try:
+        return raw.decode() if len(raw) <= _LONGEST_KEY else None
+    except UnicodeDecodeError:
+        return None
+
+
+async def _read(store: Store, sampled: list[_Sampled], pace: Pace, contents: FirstContents) -> None:
     if not sampled:
         return
     commands: list[Command] = [("TIME",)]
@@ -111,6 +118,8 @@ async def _read(store: Store, sampled: list[_Sampled], pace: Pace) -> None:
         for one, kind, left_ms in zip(sampled, replies[::2], replies[1::2], strict=True)
         if kind.decode() in SIZES
     ]
-    contents = await first_contents(store, [(one.key, kind) for one, kind, _ in there], pace)
-    for (one, kind, left_ms), (_, content) in zip(there, contents, strict=True):
+    async for number, _, content in contents.read([(one.key, kind) for one, kind, _ in there]):
+        one, kind, left_ms = there[number]
         one.evidence.add(one.key, kind, left_ms, at_ms, content)
+        if pace.is_due_at(number):
+            await pace.turn()

@@ -10,11 +10,12 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from keystead.schema.codec.numbers import JSON_NUMBER
+from keystead.schema.first_contents import Beginning
 from keystead.schema.infer.draft import DraftField, DraftModel, class_name
 
 _MOST_FIELDS: Final = 60
 _MOST_TEXTS: Final = 8
-_LARGEST: Final = 64_000  # bytes of a value that is looked into
+LARGEST: Final = 64_000  # bytes of a value that is looked into
 _DEEPEST: Final = 6
 _ENUM_VALUES: Final = 40  # values before few distinct texts count as an enumeration
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -29,13 +30,23 @@ class _Bytes:
     """A stored value that is not text."""
 
 
+class _LongObject:
+    """What seems to be a JSON object, too long to be read. Beside shorter ones it is one of them."""
+
+
+class _LongList:
+    """The same for a list."""
+
+
 def decode_value(data: bytes) -> Any:
     """A stored value: JSON objects and lists, canonical numbers and booleans, text, or `_Bytes`."""
+    if isinstance(data, Beginning):
+        return _decode_beginning(data)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return _Bytes()
-    if text[:1] in ("{", "[") and len(data) <= _LARGEST:
+    if text[:1] in ("{", "[") and len(data) <= LARGEST:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -45,6 +56,16 @@ def decode_value(data: bytes) -> Any:
     if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text):
         return int(text)
     return float(text) if len(text) < 40 and JSON_NUMBER.fullmatch(data) else text
+
+
+def _decode_beginning(data: Beginning) -> Any:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3:  # not merely a character that is cut
+            return _Bytes()
+        text = data[: error.start].decode()
+    return _LongObject() if text[:1] == "{" else _LongList() if text[:1] == "[" else text
 
 
 class Profile:
@@ -116,7 +137,10 @@ class Profile:
     @property
     def kinds(self) -> frozenset[str]:
         """The types of the values, without null."""
-        return frozenset(self.types) - {"NoneType"}
+        kinds = frozenset(self.types) - {"NoneType"}
+        if len(kinds) < 2 and not kinds & _LONG.keys():
+            return kinds
+        return frozenset(_LONG[kind] if _LONG.get(kind) in kinds else _TEXT.get(kind, kind) for kind in kinds)
 
     @property
     def nulls(self) -> int:
@@ -155,6 +179,8 @@ def _is_iso_date(text: str) -> bool:
         return False
 
 
+_LONG: Final = {"_LongObject": "dict", "_LongList": "list"}
+_TEXT: Final = dict.fromkeys(_LONG, "str")
 _TEXT_TYPES: Final[dict[str, Callable[[str], object]]] = {
     "IsoTime": _is_iso_time,
     "date": _is_iso_date,
