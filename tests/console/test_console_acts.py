@@ -19,6 +19,7 @@ from keystead.parts.outbox import OutboxKeys, QueueName
 from keystead.parts.outbox.queue_control import QueueControl
 from keystead.schema import Keyspace, Value, after
 from keystead.schema.doctor import examine, repair
+from keystead.schema.restart import restart_lifetime, undo_restart
 from keystead.schema.times import moment, now_ms
 from tests.console.console_browser import HttpBrowser, opened
 from tests.console.shop_keys import HOSTILE, fill, shop_limit, shop_sessions
@@ -143,6 +144,53 @@ async def test_edits_and_renewals_are_undone_once_and_only_by_their_session(shop
     assert renewed.status_code == 404
 
 
+async def renewed(shop: HttpBrowser, key: str) -> str:
+    """Renew a key in the browser. Returns what undoes it."""
+    done = await shop.post(f"/console/key/ShopKeys/{key.split(':')[1]}/renew?key={key}")
+    return str(done.headers["location"].split("undo=")[1])
+
+
+async def test_a_renewal_is_undone_only_while_its_deadline_stands(shop: HttpBrowser) -> None:
+    await shop.enter("operator")
+    draft, store = shop.keys.draft("1"), shop.keys.draft.store
+
+    async def undone(undo: str) -> bool:
+        return "undone=yes" in (await shop.post("/console/undo", undo=undo)).headers["location"]
+
+    await draft.shorten(60_000)
+    assert await undone(await renewed(shop, draft.key))
+    assert 0 < await draft.left_ms() <= 60_000
+    # The application renews it itself, or writes another record under the key: neither is cut short.
+    undo = await renewed(shop, draft.key)
+    await draft.lasting(6 * 86_400_000).touch()
+    assert not await undone(undo)
+    await draft.shorten(60_000)
+    undo = await renewed(shop, draft.key)
+    await draft.delete()
+    await draft.set("another order")
+    await store.run([("PEXPIRE", draft.key, 500_000_000)])
+    assert not await undone(undo)
+    assert await draft.left_ms() > 400_000_000
+    # A key that had no deadline gets none again.
+    await store.run([("PERSIST", draft.key)])
+    undo = await renewed(shop, draft.key)
+    assert await draft.left_ms() > 0
+    assert await undone(undo)
+    assert await draft.left_ms() == -1
+
+
+async def test_the_indexes_of_a_record_follow_its_renewal_and_its_undo(shop: HttpBrowser) -> None:
+    keys, cart = shop.keys, shop.keys.cart("1")
+    await cart.shorten(60_000)
+    done = await restart_lifetime(keys.cart, cart.key)
+    assert done is not None
+    assert done.after_ms - done.before_ms > 6 * 86_400_000
+    late = await keys.carts().score("1")
+    assert await undo_restart(keys.cart, cart.key, done)
+    assert late - await keys.carts().score("1") > 6 * 86_400_000
+    assert await restart_lifetime(keys.cart, "shop:cart:nobody") is None
+
+
 async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(shop: HttpBrowser) -> None:
     await shop.enter("admin")
     sessions, limit = shop_sessions(shop.keys), shop_limit(shop.keys)
@@ -260,10 +308,19 @@ async def test_users_on_the_list_come_in_signed_in_and_act_on_many_keys_only_aft
         assert (await browser.get("/console")).status_code == 200
         stale = await browser.get("/console/erase")
         assert (stale.status_code, "Sign in again" in stale.text) == (403, True)
+        keys = await fill(app.state.stores["default"], carts=1)
+        path = "/console/queues/drop_dead?topic=webhook&name=orders"
+        assert (await browser.get(path)).status_code == 403
+        assert (await browser.post(path, again="webhook/orders")).status_code == 403
+        assert (await browser.post("/console/sessions", user="3")).status_code == 200
+        assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 403
+        assert len(await shop_sessions(keys).list_for("3")) == 4
         ann["since"] = moment(now_ms())  # they sign in once more
         assert (await browser.get("/console/erase")).status_code == 200
+        assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 200
+        assert await shop_sessions(keys).list_for("3") == []
         [entry, *_] = await access.audit.latest(1)
-        assert entry.who == "user:login:42"
+        assert (entry.event, entry.who) == ("console-sessions-ended", "login:42")
         ann.clear()  # they sign out of the application
         assert (await browser.get("/console")).status_code == 401
 
@@ -294,3 +351,10 @@ async def test_an_audit_entry_that_cannot_be_written_stops_the_act(
         assert (await shop.post(path, again=name)).status_code >= 400
     assert await shop.keys.cart("1").exists()
     assert len((await QueueControl(OutboxKeys(store)).state(QUEUE)).given_up) == 1
+
+
+async def test_the_calls_of_a_keyspace_that_no_kit_has_are_counted_by_family(shop: HttpBrowser) -> None:
+    await shop.enter("viewer")
+    await shop.keys.seen("1").members()
+    calls = (await shop.get("/console")).text.partition('id="calls"')[2].partition("</section>")[0]
+    assert "ShopKeys.seen" in calls

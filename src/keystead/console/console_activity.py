@@ -209,7 +209,7 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
     found = await operations.queue(query.get("topic", ""), query.get("name", ""))
     if found is None or operations.queues is None or act not in _QUEUE_ACTS:
         raise NotAllowed(404, "no_queue")
-    if act == "drop_waiting":
+    if act in _CANNOT_BE_UNDONE:
         visit.require_fresh()
     name = str(found.queue)
     if not visit.confirms(name):
@@ -231,6 +231,7 @@ _QUEUE_ACTS: Final = {
     "drop_dead": "console-dead-letters-dropped",
     "drop_waiting": "console-queue-dropped",
 }
+_CANNOT_BE_UNDONE: Final = ("drop_dead", "drop_waiting")
 
 
 # --- sessions ----------------------------------------------------------------------------------------------
@@ -246,6 +247,7 @@ async def sessions_page(visit: ConsoleVisit) -> Response:
     if bound is not None and user and visit.confirms(user):
         if not visit.may("operator"):
             raise NotAllowed(403, "forbidden")
+        visit.require_fresh()
         actor = visit.actor
         await visit.console.note("console-sessions-ended", actor, f"{bound.family.name} {user}")
         ended = await operations.end_sessions(bound, user, Act(actor.who, actor.where))

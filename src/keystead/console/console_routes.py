@@ -260,7 +260,7 @@ async def renew(visit: ConsoleVisit) -> Response:
 
 async def _show_undo(visit: ConsoleVisit, bound: Any, key: str, before: Before) -> Response:
     """The page of a key after an act, with a button that undoes it."""
-    can_undo = before.ends_at_ms or before.after
+    can_undo = before.restart is not None or before.after
     undo = await visit.console.undos.remember(visit.references, before) if can_undo else ""
     return visit.redirect_to(f"{visit.references.url(bound, key)}{f'&undo={undo}' if undo else ''}")
 

@@ -32,6 +32,7 @@ from keystead.schema.infer import infer, keys_module
 from keystead.schema.keyspace import with_parts
 from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.quarantine import with_quarantine
+from keystead.schema.restart import restart_lifetime
 from keystead.stores import Store
 
 Report = Callable[[Progress], None]
@@ -238,14 +239,8 @@ class Console:
     async def renew(self, bound: Bound[Any], key: str, actor: Actor) -> Before | None:
         """Start its declared lifetime again. Returns what was before; None: there is no such key."""
         await self._note_key("console-renewed", bound, key, actor)
-        lifetime = bound.family.lifetime
-        record = bound.key(key)
-        left_ms = await record.left_ms()
-        if not isinstance(lifetime, Sliding):
-            record = record.lasting(lifetime.longest_ms)
-        if not await record.touch():
-            return None
-        return Before(*_names(bound), key, ends_at_ms=self.now_ms() + left_ms if left_ms > 0 else 0)
+        done = await restart_lifetime(bound, key)
+        return None if done is None else Before(*_names(bound), key, restart=done)
 
     async def edit(self, bound: Bound[Any], key: str, version: str, given: Mapping[str, str], actor: Actor) -> Before:
         """As `save_form`. Returns what was before."""
@@ -262,7 +257,7 @@ class Console:
         if bound is None:
             return False
         await self._note_key("console-undone", bound, before.key, actor)
-        return await put_back(bound, before, self.now_ms())
+        return await put_back(bound, before)
 
     async def _note_key(self, event: str, bound: Bound[Any], key: str, actor: Actor) -> None:
         await self.note(event, actor, f"{name_of(bound.family)} {shown_key(bound, key)}")
