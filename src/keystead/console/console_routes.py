@@ -21,6 +21,7 @@ from keystead.console.console_requests import (
     show_entrance,
 )
 from keystead.console.console_undo import Before
+from keystead.console.hash_editor import hash_form
 from keystead.console.key_references import family_path
 from keystead.console.key_visibility import (
     hides_keys,
@@ -29,13 +30,14 @@ from keystead.console.key_visibility import (
     shown_key,
     shown_values,
 )
-from keystead.console.value_editor import EditConflict, NotEditable, can_edit, make_form
+from keystead.console.value_editor import EditConflict, NotEditable, can_edit, value_form
 from keystead.errors import BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.parts.audit import is_audit_log
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
+from keystead.schema.kinds import Hash
 from keystead.schema.survey import TTLS
 from keystead.server.metered_store import NO_FAMILY
 
@@ -293,7 +295,7 @@ async def edit(visit: ConsoleVisit) -> Response:
     if not can_edit(bound):
         raise NotAllowed(400, "not_editable")
     try:
-        before = await visit.console.edit(bound, key, visit.form.get("version", ""), visit.form, visit.actor)
+        before = await visit.console.edit(bound, key, visit.form, visit.actor)
     except EditConflict:
         return await _show_form(visit, bound, key, visit.say("conflict"), 409)
     except NotEditable as error:
@@ -308,7 +310,7 @@ async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "
     if not can_edit(bound):
         raise NotAllowed(400, "not_editable")
     try:
-        form = await make_form(bound, key)
+        form = await (hash_form if isinstance(bound.family, Hash) else value_form)(bound, key)
     except NotEditable as error:
         return visit.problem(409, str(error))
     if form is None:

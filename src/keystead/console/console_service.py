@@ -15,8 +15,9 @@ from keystead.console.console_measures import ConsoleMeasures, Sizes, sizes_of
 from keystead.console.console_operations import ConsoleOperations
 from keystead.console.console_tasks import ConsoleTasks, IsStillIn
 from keystead.console.console_undo import Before, ConsoleUndos, put_back
+from keystead.console.hash_editor import save_hash
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
-from keystead.console.value_editor import save_form
+from keystead.console.value_editor import save_value
 from keystead.errors import KeysteadError
 from keystead.kits.kit import Site
 from keystead.parts.schedule import Job, Run
@@ -30,6 +31,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, by_store, name_of
 from keystead.schema.infer import infer, keys_module
 from keystead.schema.keyspace import with_parts
+from keystead.schema.kinds import Hash
 from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.quarantine import with_quarantine
 from keystead.schema.restart import restart_lifetime
@@ -242,14 +244,14 @@ class Console:
         done = await restart_lifetime(bound, key)
         return None if done is None else Before(*_names(bound), key, restart=done)
 
-    async def edit(self, bound: Bound[Any], key: str, version: str, given: Mapping[str, str], actor: Actor) -> Before:
-        """As `save_form`. Returns what was before."""
+    async def edit(self, bound: Bound[Any], key: str, given: Mapping[str, str], actor: Actor) -> Before:
+        """As `save_value`. Returns what was before."""
 
         async def note() -> None:
             await self._note_key("console-edited", bound, key, actor)
 
-        stored, after = await save_form(bound, key, version, given, note)
-        return Before(*_names(bound), key, stored.decode("latin-1"), after)
+        save = save_hash if isinstance(bound.family, Hash) else save_value
+        return Before(*_names(bound), key, *await save(bound, key, given, note))
 
     async def undo(self, before: Before, actor: Actor) -> bool:
         """Undo an edit or a renewal. False: the key was changed since, and nothing was done."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from keystead.console.console_keys import ConsoleKeys, ConsoleUndo
+from keystead.console.hash_editor import restore_hash
 from keystead.console.key_references import KeyReferences
-from keystead.console.value_editor import stored_digest
-from keystead.errors import Unreadable
+from keystead.console.value_editor import restore_value
 from keystead.schema.family import Bound
-from keystead.schema.kinds import ValueKey
+from keystead.schema.kinds import Hash
 from keystead.schema.restart import Restart, undo_restart
 from keystead.schema.seal import SealError
 
@@ -22,8 +22,8 @@ _LARGEST: Final = 1 << 20
 class Before(NamedTuple):
     """What an act changed.
 
-    value    the stored bytes before an edit; "": it changed no value
-    after    the digest of the stored bytes after it: only they are replaced
+    value    what was stored before an edit; "": it changed no value
+    after    the digest of what it stored: only that is replaced
     restart  the deadlines before and after a renewal: only the second is replaced; None: it changed none
     """
 
@@ -63,12 +63,5 @@ async def put_back(bound: Bound[Any], before: Before) -> bool:
     """Undo it, unless the key was changed since. False: nothing was done."""
     if before.restart is not None:
         return await undo_restart(bound, before.key, Restart(*before.restart))
-    record: ValueKey[Any] = bound.key(before.key)
-    try:
-        seen = await record.see()
-        if seen is None or stored_digest(seen) != before.after:
-            return False
-        value = bound.family.codec.decode(before.value.encode("latin-1"), before.key, bound.ring)
-    except Unreadable:
-        return False
-    return bool(await record.replace_seen(seen, value))
+    restore = restore_hash if isinstance(bound.family, Hash) else restore_value
+    return await restore(bound, before.key, before.value, before.after)
