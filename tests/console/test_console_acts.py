@@ -16,6 +16,7 @@ from keystead.http.routing import KitRouter
 from keystead.kits.identity import SignedInUser, SignIn
 from keystead.kits.kit import Kit
 from keystead.parts.outbox import OutboxKeys, QueueName
+from keystead.parts.outbox.outbox_keys import StoredMessage
 from keystead.parts.outbox.queue_control import QueueControl
 from keystead.schema import Keyspace, Value, after
 from keystead.schema.doctor import examine, repair
@@ -211,11 +212,19 @@ async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(s
     page = (await shop.get("/console/queues")).text
     assert "the receiver is down" in page
     where = "topic=webhook&name=orders"
-    for act, left in (("retry", (1, False, 1)), ("drop_dead", (1, False, 0)), ("drop_waiting", (0, False, 0))):
+    for act, left in (
+        ("retry", (1, False, 1)),
+        ("retry_dead", (2, False, 0)),
+        ("drop_dead", (2, False, 0)),
+        ("drop_waiting", (0, False, 0)),
+    ):
+        if act == "drop_dead":
+            await outbox.dead(*QUEUE).append(StoredMessage(id="msg_2", created_ms=0, payload={}))
         assert (await shop.post(f"/console/queues/{act}?{where}")).status_code == 200
         assert (await shop.post(f"/console/queues/{act}?{where}", again="webhook/orders")).status_code == 303
         now = await QueueControl(outbox).state(QUEUE)
         assert (now.waiting, now.trouble is not None, len(now.given_up)) == left, act
+        assert now.dead == left[2], act
     assert (await shop.get(f"/console/queues/retry?{where}")).status_code == 404
 
     path = "/console/jobs/run?name=console.measure"
@@ -225,6 +234,7 @@ async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(s
     assert (await events(shop))[:1] == ["console-job-run"]
     audit = (await shop.get("/console/audit?event=queue&who=ann")).text
     assert audit.count("console-queue") == 2
+    assert "console-dead-letters-retried" in (await shop.get("/console/audit?event=dead")).text
     assert "console-job-run" not in audit
 
 

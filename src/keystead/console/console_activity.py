@@ -213,12 +213,14 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
         visit.require_fresh()
     name = str(found.queue)
     if not visit.confirms(name):
-        lines = [visit.say("queue_line", waiting=found.waiting, given_up=len(found.given_up))]
+        lines = [visit.say("queue_line", waiting=found.waiting, dead=found.dead)]
         return visit.show_confirmation(act, name, lines=lines, cancel="/console/queues", here="queues")
     await visit.console.note(_QUEUE_ACTS[act], visit.actor, name)
     queue = QueueName(*found.queue)
     if act == "retry":
         await operations.queues.retry(queue)
+    elif act == "retry_dead":
+        await operations.queues.retry_dead_letters(queue)
     elif act == "drop_dead":
         await operations.queues.drop_dead_letters(queue)
     else:
@@ -228,6 +230,7 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
 
 _QUEUE_ACTS: Final = {
     "retry": "console-queue-retried",
+    "retry_dead": "console-dead-letters-retried",
     "drop_dead": "console-dead-letters-dropped",
     "drop_waiting": "console-queue-dropped",
 }
