@@ -145,6 +145,34 @@ async def test_edits_and_renewals_are_undone_once_and_only_by_their_session(shop
     assert renewed.status_code == 404
 
 
+async def test_an_erasure_stops_when_its_session_ends_and_says_so(
+    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.enter("admin")
+    store = shop.keys.cart.store
+    real, blocked = store.atomically, asyncio.Event()
+
+    async def atomically(steps: Any) -> Any:
+        if any("DEL" in str(step) and "shop:cart:1" in str(step) for step in steps):
+            blocked.set()
+            await asyncio.Event().wait()
+        return await real(steps)
+
+    monkeypatch.setattr(store, "atomically", atomically)
+    assert (await shop.post("/console/erase", subject="shop:1", again="shop:1")).status_code == 303
+    async with asyncio.timeout(60):
+        await blocked.wait()
+    assert (await shop.post("/console/erase", subject="shop:2", again="shop:2")).status_code == 409
+    assert 'data-state="running"' in (await shop.get("/console/task/erase")).text
+    await shop.post("/console/leave")
+    await shop.enter("admin")
+    text = await finished(shop, "erase")
+    assert "the session that started it has ended" in text
+    assert "Not all data was erased" in text
+    assert await shop.keys.cart("1").exists()
+    assert await shop.keys.cart("2").exists()
+
+
 async def renewed(shop: HttpBrowser, key: str) -> str:
     """Renew a key in the browser. Returns what undoes it."""
     done = await shop.post(f"/console/key/ShopKeys/{key.split(':')[1]}/renew?key={key}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
 from fastapi.responses import Response, StreamingResponse
@@ -27,7 +27,13 @@ _log = logging.getLogger("keystead.console")
 _AUDIT_PAGE: Final = 100
 _AUDIT_READ: Final = 1_000
 _RUNS_SHOWN: Final = 8
-_TASKS: Final[dict[str, TaskKind]] = {"examine": "examine", "repair": "repair", "draft": "draft"}
+_TASKS: Final[Mapping[str, TaskKind]] = {one: one for one in get_args(TaskKind)}
+_TASK_PLACES: Final[Mapping[TaskKind, str]] = {
+    "examine": "findings",
+    "repair": "findings",
+    "draft": "unknown",
+    "erase": "erase",
+}
 _started: Final[set[asyncio.Task[Any]]] = set()
 
 
@@ -135,8 +141,9 @@ async def task_page(visit: ConsoleVisit) -> Response:
     task = None if kind is None else await visit.console.tasks.read(kind)
     if task is None:
         raise NotAllowed(404, "no_task")
-    back = "/console/unknown" if task.kind == "draft" else "/console/findings"
-    return visit.show("task", task=task, back=back, here="unknown" if task.kind == "draft" else "findings")
+    if task.kind == "erase" and not visit.may("admin"):
+        raise NotAllowed(403, "forbidden")  # it names a person
+    return visit.show("task", task=task, here=_TASK_PLACES[task.kind])
 
 
 async def draft(visit: ConsoleVisit) -> Response:

@@ -345,11 +345,6 @@ MESSAGES: Final[Messages] = {
         "ここではリレーショナルテーブルを検索しません。keystead erase を使ってください。",
         "여기에서는 관계형 테이블을 검색하지 않습니다. keystead erase를 사용하세요.",
     ),
-    "erased": (
-        "{subject}: {keys} keys and {rows} rows were deleted.",
-        "{subject}: キー {keys} 件と行 {rows} 件を削除しました。",
-        "{subject}: 키 {keys}개와 행 {rows}개를 삭제했습니다.",
-    ),
     "left_keys": (
         "{count} keys came back meanwhile; erase again.",
         "その間に {count} 件のキーが再作成されました。もう一度消去してください。",

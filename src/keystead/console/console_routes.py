@@ -327,13 +327,12 @@ async def erase_page(visit: ConsoleVisit) -> Response:
 async def erase(visit: ConsoleVisit) -> Response:
     """The plan; and with the subject typed once more, the erasure."""
     visit.require_fresh()
-    visit.request.state.time_limit.reschedule(None)  # it searches all keys
     subject = visit.form.get("subject", "").strip()
-    again = visit.form.get("again")
-    if again is not None and again.strip() == subject:
-        keys, rows, left = await visit.console.erase(subject, visit.actor)
-        text = visit.say("erased", subject=subject, keys=keys, rows=rows)
-        return visit.show("done", bound=None, text=text, problem=visit.say("left_keys", count=left) if left else "")
+    if subject and visit.confirms(subject):
+        if not await visit.console.start_erasure(subject, visit.actor, visit.is_still_in):
+            return visit.problem(409, visit.say("busy"))
+        return visit.redirect_to("/console/task/erase")
+    visit.request.state.time_limit.reschedule(None)  # it searches all keys
     plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     return visit.show(
@@ -346,7 +345,7 @@ async def erase(visit: ConsoleVisit) -> Response:
         subjects=subjects,
         subject=subject,
         has_tables=visit.site.tables is not None,
-        problem=visit.say("not_the_same") if again is not None else "",
+        problem=visit.say("not_the_same") if visit.has_typed else "",
     )
 
 
