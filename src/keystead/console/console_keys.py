@@ -189,7 +189,7 @@ class ConsoleKeys(Keyspace):
         ConsoleTask,
         lifetime=after("30d"),
         role="console",
-        doc="The last work on many keys, by kind: examination, repair, draft, erasure. Its process writes the progress.",
+        doc="The last work on many keys of each kind, such as a repair. Its process writes the progress.",
         used_by=("/console/task",),
     )
     examinations = Log(
