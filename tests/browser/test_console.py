@@ -113,8 +113,11 @@ async def test_a_printed_link_opens_the_console_and_the_keyboard_leads_to_a_key_
         await press(page, "u")
         await page.wait_for_url("**undone=yes")
         await press(page, "t")
-        chosen = await page.evaluate("document.documentElement.dataset.theme")
-        assert chosen == ("dark" if scheme == "light" else "light")
+        other = "dark" if scheme == "light" else "light"
+        await expect(page.locator("html")).to_have_attribute("data-theme", other)
+        for path in ("/console", "/reference"):
+            await page.goto(f"{shop.server.url}{path}")
+            await expect(page.locator("html")).to_have_attribute("data-theme", other)
         assert wrong == []
 
 
@@ -368,7 +371,7 @@ async def test_a_user_on_the_list_signs_in_at_the_provider_and_resets_a_limit_un
 
             async def sign_in(person: str) -> None:
                 await page.goto(f"{server.url}/console")
-                await page.get_by_role("link", name="Sign in", exact=True).click()
+                await page.locator("#main").get_by_role("link", name="Sign in", exact=True).click()
                 await page.get_by_role("link", name=re.compile("Demo")).click()
                 await page.get_by_role("button", name=person).click()
                 await page.wait_for_url("**/console/enter")

@@ -111,3 +111,4 @@ async def _fill_queue(store: Store) -> None:
     )
     await outbox.trouble(*queue).set(trouble)
     await outbox.given_up(*queue).append(GivenUp(at_ms=now_ms, why="undeliverable", count=1, id="msg_0", attempts=1))
+    await outbox.dead(*queue).append(StoredMessage(id="msg_0", created_ms=now_ms, payload={"order": 6}))

@@ -116,8 +116,13 @@ async def test_an_admin_renews_a_key_and_erases_a_person(browser: HttpBrowser) -
     assert "cart:42" in (await browser.post("/console/erase", subject="user:42")).text
     assert (await browser.post("/console/erase", subject="user:42", again="user:4")).status_code == 200
     assert await browser.keys.cart("42").exists()
-    assert (await browser.post("/console/erase", subject="user:42", again="user:42")).status_code == 200
+    erased = await browser.post("/console/erase", subject="user:42", again="user:42")
+    assert erased.headers["location"] == "/console/task/erase"
+    await browser.app.state.kits["console"].tasks.settle()
+    assert '<dd id="fixed">1</dd>' in (await browser.get("/console/task/erase")).text
     assert not await browser.keys.cart("42").exists()
+    await browser.enter("operator")
+    assert (await browser.get("/console/task/erase")).status_code == 403
 
 
 async def test_pages_of_a_family_hold_each_key_and_a_filter_finds_one() -> None:

@@ -16,9 +16,11 @@ from keystead.http.routing import KitRouter
 from keystead.kits.identity import SignedInUser, SignIn
 from keystead.kits.kit import Kit
 from keystead.parts.outbox import OutboxKeys, QueueName
+from keystead.parts.outbox.outbox_keys import StoredMessage
 from keystead.parts.outbox.queue_control import QueueControl
 from keystead.schema import Keyspace, Value, after
 from keystead.schema.doctor import examine, repair
+from keystead.schema.restart import restart_lifetime, undo_restart
 from keystead.schema.times import moment, now_ms
 from tests.console.console_browser import HttpBrowser, opened
 from tests.console.shop_keys import HOSTILE, fill, shop_limit, shop_sessions
@@ -143,6 +145,81 @@ async def test_edits_and_renewals_are_undone_once_and_only_by_their_session(shop
     assert renewed.status_code == 404
 
 
+async def test_an_erasure_stops_when_its_session_ends_and_says_so(
+    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.enter("admin")
+    store = shop.keys.cart.store
+    real, blocked = store.atomically, asyncio.Event()
+
+    async def atomically(steps: Any) -> Any:
+        if any("DEL" in str(step) and "shop:cart:1" in str(step) for step in steps):
+            blocked.set()
+            await asyncio.Event().wait()
+        return await real(steps)
+
+    monkeypatch.setattr(store, "atomically", atomically)
+    assert (await shop.post("/console/erase", subject="shop:1", again="shop:1")).status_code == 303
+    async with asyncio.timeout(60):
+        await blocked.wait()
+    assert (await shop.post("/console/erase", subject="shop:2", again="shop:2")).status_code == 409
+    assert 'data-state="running"' in (await shop.get("/console/task/erase")).text
+    await shop.post("/console/leave")
+    await shop.enter("admin")
+    text = await finished(shop, "erase")
+    assert "the session that started it has ended" in text
+    assert "Not all data was erased" in text
+    assert await shop.keys.cart("1").exists()
+    assert await shop.keys.cart("2").exists()
+
+
+async def renewed(shop: HttpBrowser, key: str) -> str:
+    """Renew a key in the browser. Returns what undoes it."""
+    done = await shop.post(f"/console/key/ShopKeys/{key.split(':')[1]}/renew?key={key}")
+    return str(done.headers["location"].split("undo=")[1])
+
+
+async def test_a_renewal_is_undone_only_while_its_deadline_stands(shop: HttpBrowser) -> None:
+    await shop.enter("operator")
+    draft, store = shop.keys.draft("1"), shop.keys.draft.store
+
+    async def undone(undo: str) -> bool:
+        return "undone=yes" in (await shop.post("/console/undo", undo=undo)).headers["location"]
+
+    await draft.shorten(60_000)
+    assert await undone(await renewed(shop, draft.key))
+    assert 0 < await draft.left_ms() <= 60_000
+    # The application renews it itself, or writes another record under the key: neither is cut short.
+    undo = await renewed(shop, draft.key)
+    await draft.lasting(6 * 86_400_000).touch()
+    assert not await undone(undo)
+    await draft.shorten(60_000)
+    undo = await renewed(shop, draft.key)
+    await draft.delete()
+    await draft.set("another order")
+    await store.run([("PEXPIRE", draft.key, 500_000_000)])
+    assert not await undone(undo)
+    assert await draft.left_ms() > 400_000_000
+    # A key that had no deadline gets none again.
+    await store.run([("PERSIST", draft.key)])
+    undo = await renewed(shop, draft.key)
+    assert await draft.left_ms() > 0
+    assert await undone(undo)
+    assert await draft.left_ms() == -1
+
+
+async def test_the_indexes_of_a_record_follow_its_renewal_and_its_undo(shop: HttpBrowser) -> None:
+    keys, cart = shop.keys, shop.keys.cart("1")
+    await cart.shorten(60_000)
+    done = await restart_lifetime(keys.cart, cart.key)
+    assert done is not None
+    assert done.after_ms - done.before_ms > 6 * 86_400_000
+    late = await keys.carts().score("1")
+    assert await undo_restart(keys.cart, cart.key, done)
+    assert late - await keys.carts().score("1") > 6 * 86_400_000
+    assert await restart_lifetime(keys.cart, "shop:cart:nobody") is None
+
+
 async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(shop: HttpBrowser) -> None:
     await shop.enter("admin")
     sessions, limit = shop_sessions(shop.keys), shop_limit(shop.keys)
@@ -163,11 +240,19 @@ async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(s
     page = (await shop.get("/console/queues")).text
     assert "the receiver is down" in page
     where = "topic=webhook&name=orders"
-    for act, left in (("retry", (1, False, 1)), ("drop_dead", (1, False, 0)), ("drop_waiting", (0, False, 0))):
+    for act, left in (
+        ("retry", (1, False, 1)),
+        ("retry_dead", (2, False, 0)),
+        ("drop_dead", (2, False, 0)),
+        ("drop_waiting", (0, False, 0)),
+    ):
+        if act == "drop_dead":
+            await outbox.dead(*QUEUE).append(StoredMessage(id="msg_2", created_ms=0, payload={}))
         assert (await shop.post(f"/console/queues/{act}?{where}")).status_code == 200
         assert (await shop.post(f"/console/queues/{act}?{where}", again="webhook/orders")).status_code == 303
         now = await QueueControl(outbox).state(QUEUE)
         assert (now.waiting, now.trouble is not None, len(now.given_up)) == left, act
+        assert now.dead == left[2], act
     assert (await shop.get(f"/console/queues/retry?{where}")).status_code == 404
 
     path = "/console/jobs/run?name=console.measure"
@@ -177,6 +262,7 @@ async def test_sessions_queues_limits_and_jobs_are_acted_on_after_a_typed_name(s
     assert (await events(shop))[:1] == ["console-job-run"]
     audit = (await shop.get("/console/audit?event=queue&who=ann")).text
     assert audit.count("console-queue") == 2
+    assert "console-dead-letters-retried" in (await shop.get("/console/audit?event=dead")).text
     assert "console-job-run" not in audit
 
 
@@ -260,10 +346,19 @@ async def test_users_on_the_list_come_in_signed_in_and_act_on_many_keys_only_aft
         assert (await browser.get("/console")).status_code == 200
         stale = await browser.get("/console/erase")
         assert (stale.status_code, "Sign in again" in stale.text) == (403, True)
+        keys = await fill(app.state.stores["default"], carts=1)
+        path = "/console/queues/drop_dead?topic=webhook&name=orders"
+        assert (await browser.get(path)).status_code == 403
+        assert (await browser.post(path, again="webhook/orders")).status_code == 403
+        assert (await browser.post("/console/sessions", user="3")).status_code == 200
+        assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 403
+        assert len(await shop_sessions(keys).list_for("3")) == 4
         ann["since"] = moment(now_ms())  # they sign in once more
         assert (await browser.get("/console/erase")).status_code == 200
+        assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 200
+        assert await shop_sessions(keys).list_for("3") == []
         [entry, *_] = await access.audit.latest(1)
-        assert entry.who == "user:login:42"
+        assert (entry.event, entry.who) == ("console-sessions-ended", "login:42")
         ann.clear()  # they sign out of the application
         assert (await browser.get("/console")).status_code == 401
 
@@ -294,3 +389,10 @@ async def test_an_audit_entry_that_cannot_be_written_stops_the_act(
         assert (await shop.post(path, again=name)).status_code >= 400
     assert await shop.keys.cart("1").exists()
     assert len((await QueueControl(OutboxKeys(store)).state(QUEUE)).given_up) == 1
+
+
+async def test_the_calls_of_a_keyspace_that_no_kit_has_are_counted_by_family(shop: HttpBrowser) -> None:
+    await shop.enter("viewer")
+    await shop.keys.seen("1").members()
+    calls = (await shop.get("/console")).text.partition('id="calls"')[2].partition("</section>")[0]
+    assert "ShopKeys.seen" in calls

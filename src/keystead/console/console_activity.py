@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 from urllib.parse import urlencode
 
 from fastapi.responses import Response, StreamingResponse
@@ -27,7 +27,13 @@ _log = logging.getLogger("keystead.console")
 _AUDIT_PAGE: Final = 100
 _AUDIT_READ: Final = 1_000
 _RUNS_SHOWN: Final = 8
-_TASKS: Final[dict[str, TaskKind]] = {"examine": "examine", "repair": "repair", "draft": "draft"}
+_TASKS: Final[Mapping[str, TaskKind]] = {one: one for one in get_args(TaskKind)}
+_TASK_PLACES: Final[Mapping[TaskKind, str]] = {
+    "examine": "findings",
+    "repair": "findings",
+    "draft": "unknown",
+    "erase": "erase",
+}
 _started: Final[set[asyncio.Task[Any]]] = set()
 
 
@@ -135,8 +141,9 @@ async def task_page(visit: ConsoleVisit) -> Response:
     task = None if kind is None else await visit.console.tasks.read(kind)
     if task is None:
         raise NotAllowed(404, "no_task")
-    back = "/console/unknown" if task.kind == "draft" else "/console/findings"
-    return visit.show("task", task=task, back=back, here="unknown" if task.kind == "draft" else "findings")
+    if task.kind == "erase" and not visit.may("admin"):
+        raise NotAllowed(403, "forbidden")  # it names a person
+    return visit.show("task", task=task, here=_TASK_PLACES[task.kind])
 
 
 async def draft(visit: ConsoleVisit) -> Response:
@@ -209,16 +216,18 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
     found = await operations.queue(query.get("topic", ""), query.get("name", ""))
     if found is None or operations.queues is None or act not in _QUEUE_ACTS:
         raise NotAllowed(404, "no_queue")
-    if act == "drop_waiting":
+    if act in _CANNOT_BE_UNDONE:
         visit.require_fresh()
     name = str(found.queue)
     if not visit.confirms(name):
-        lines = [visit.say("queue_line", waiting=found.waiting, given_up=len(found.given_up))]
+        lines = [visit.say("queue_line", waiting=found.waiting, dead=found.dead)]
         return visit.show_confirmation(act, name, lines=lines, cancel="/console/queues", here="queues")
     await visit.console.note(_QUEUE_ACTS[act], visit.actor, name)
     queue = QueueName(*found.queue)
     if act == "retry":
         await operations.queues.retry(queue)
+    elif act == "retry_dead":
+        await operations.queues.retry_dead_letters(queue)
     elif act == "drop_dead":
         await operations.queues.drop_dead_letters(queue)
     else:
@@ -228,9 +237,11 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
 
 _QUEUE_ACTS: Final = {
     "retry": "console-queue-retried",
+    "retry_dead": "console-dead-letters-retried",
     "drop_dead": "console-dead-letters-dropped",
     "drop_waiting": "console-queue-dropped",
 }
+_CANNOT_BE_UNDONE: Final = ("drop_dead", "drop_waiting")
 
 
 # --- sessions ----------------------------------------------------------------------------------------------
@@ -246,6 +257,7 @@ async def sessions_page(visit: ConsoleVisit) -> Response:
     if bound is not None and user and visit.confirms(user):
         if not visit.may("operator"):
             raise NotAllowed(403, "forbidden")
+        visit.require_fresh()
         actor = visit.actor
         await visit.console.note("console-sessions-ended", actor, f"{bound.family.name} {user}")
         ended = await operations.end_sessions(bound, user, Act(actor.who, actor.where))

@@ -38,7 +38,7 @@ class ConsoleSession(SessionRecord):
     """when they last proved who they are: by a link, or by signing in"""
 
 
-TaskKind = Literal["examine", "repair", "draft"]
+TaskKind = Literal["examine", "repair", "draft", "erase"]
 TaskState = Literal["running", "done", "stopped", "failed"]
 
 
@@ -50,7 +50,7 @@ class ConsoleTask(BaseModel):
     id: str
     kind: TaskKind
     what: str
-    """what it works on, such as a code of the doctor"""
+    """what it works on, such as a code of the doctor, or the person to erase"""
     who: str
     state: TaskState = "running"
     why: str = ""
@@ -62,6 +62,10 @@ class ConsoleTask(BaseModel):
     began_at: EpochMs
     changed_at: EpochMs
     """when its progress was last written; a running task writes it every second"""
+    rows: int = 0
+    """how many rows of tables were deleted"""
+    left: int = 0
+    """how many keys came back while they were deleted"""
     text: str = ""
     """its result: the drafted module"""
 
@@ -185,7 +189,7 @@ class ConsoleKeys(Keyspace):
         ConsoleTask,
         lifetime=after("30d"),
         role="console",
-        doc="The last work on many keys, by kind: an examination, a repair, a draft. Its process writes the progress.",
+        doc="The last work on many keys of each kind, such as a repair. Its process writes the progress.",
         used_by=("/console/task",),
     )
     examinations = Log(

@@ -14,6 +14,7 @@ from keystead.console.console_service import Console
 from keystead.gateway.gateway_kit import load_keyspaces
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.setting_types import Words
+from keystead.server.metered_store import MeteredStore
 from keystead.server.own_keyspaces import own_keyspaces
 from keystead.server.user_modules import find_modules_here
 
@@ -63,6 +64,9 @@ async def _open_console(keys: ConsoleKeys, settings: ConsoleSettings, site: Site
         examine=settings.examine,
         roles=settings.roles,
     )
+    for store in keys.roles.values():
+        if isinstance(store, MeteredStore):
+            store.add_families(bound for keyspace in console.keyspaces for bound in keyspace.bounds())
     try:
         yield console
     finally:

@@ -294,6 +294,10 @@ MESSAGES: Final[Messages] = {
     "save": ("Save", "保存", "저장"),
     "whole": ("Value", "値", "값"),
     "as_json": ("as JSON", "JSON 形式", "JSON 형식"),
+    "none_if_empty": ("none, if it is empty", "空欄は値なし", "비어 있으면 값 없음"),
+    "remove_field": ("remove this field", "このフィールドを削除", "이 필드 삭제"),
+    "new_field": ("Add a field", "フィールドを追加", "필드 추가"),
+    "field_name": ("Name", "名前", "이름"),
     "kept_fields": (
         "Unchanged, because they are sealed or credentials:",
         "封印または認証情報のため変更できません:",
@@ -340,11 +344,6 @@ MESSAGES: Final[Messages] = {
         "Relational tables are not searched here; keystead erase does that.",
         "ここではリレーショナルテーブルを検索しません。keystead erase を使ってください。",
         "여기에서는 관계형 테이블을 검색하지 않습니다. keystead erase를 사용하세요.",
-    ),
-    "erased": (
-        "{subject}: {keys} keys and {rows} rows were deleted.",
-        "{subject}: キー {keys} 件と行 {rows} 件を削除しました。",
-        "{subject}: 키 {keys}개와 행 {rows}개를 삭제했습니다.",
     ),
     "left_keys": (
         "{count} keys came back meanwhile; erase again.",

@@ -55,7 +55,7 @@ class ConsoleOperations:
             found = await self.queues.state(QueueName(topic, name))
         except BadKey:
             return None
-        return found if found.waiting or found.trouble is not None or found.given_up else None
+        return found if found.waiting or found.trouble is not None or found.given_up or found.dead else None
 
     def is_limit(self, bound: Bound[Any]) -> bool:
         return is_limited(bound)

@@ -31,7 +31,7 @@ from keystead.schema.lifetime import in_words
 from keystead.schema.times import deadline_ms
 
 SESSION_COOKIE: Final = "console"
-_FORM_FIELDS_MAX: Final = 500
+_FORM_FIELDS_MAX: Final = 1_000
 
 
 # The pages of the console: a message, the path, the key after `g`, and the role it needs.

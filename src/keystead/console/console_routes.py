@@ -21,6 +21,7 @@ from keystead.console.console_requests import (
     show_entrance,
 )
 from keystead.console.console_undo import Before
+from keystead.console.hash_editor import hash_form
 from keystead.console.key_references import family_path
 from keystead.console.key_visibility import (
     hides_keys,
@@ -29,13 +30,14 @@ from keystead.console.key_visibility import (
     shown_key,
     shown_values,
 )
-from keystead.console.value_editor import EditConflict, NotEditable, can_edit, make_form
+from keystead.console.value_editor import EditConflict, NotEditable, can_edit, value_form
 from keystead.errors import BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.parts.audit import is_audit_log
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
+from keystead.schema.kinds import Hash
 from keystead.schema.survey import TTLS
 from keystead.server.metered_store import NO_FAMILY
 
@@ -260,7 +262,7 @@ async def renew(visit: ConsoleVisit) -> Response:
 
 async def _show_undo(visit: ConsoleVisit, bound: Any, key: str, before: Before) -> Response:
     """The page of a key after an act, with a button that undoes it."""
-    can_undo = before.ends_at_ms or before.after
+    can_undo = before.restart is not None or before.after
     undo = await visit.console.undos.remember(visit.references, before) if can_undo else ""
     return visit.redirect_to(f"{visit.references.url(bound, key)}{f'&undo={undo}' if undo else ''}")
 
@@ -293,7 +295,7 @@ async def edit(visit: ConsoleVisit) -> Response:
     if not can_edit(bound):
         raise NotAllowed(400, "not_editable")
     try:
-        before = await visit.console.edit(bound, key, visit.form.get("version", ""), visit.form, visit.actor)
+        before = await visit.console.edit(bound, key, visit.form, visit.actor)
     except EditConflict:
         return await _show_form(visit, bound, key, visit.say("conflict"), 409)
     except NotEditable as error:
@@ -308,7 +310,7 @@ async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "
     if not can_edit(bound):
         raise NotAllowed(400, "not_editable")
     try:
-        form = await make_form(bound, key)
+        form = await (hash_form if isinstance(bound.family, Hash) else value_form)(bound, key)
     except NotEditable as error:
         return visit.problem(409, str(error))
     if form is None:
@@ -325,13 +327,12 @@ async def erase_page(visit: ConsoleVisit) -> Response:
 async def erase(visit: ConsoleVisit) -> Response:
     """The plan; and with the subject typed once more, the erasure."""
     visit.require_fresh()
-    visit.request.state.time_limit.reschedule(None)  # it searches all keys
     subject = visit.form.get("subject", "").strip()
-    again = visit.form.get("again")
-    if again is not None and again.strip() == subject:
-        keys, rows, left = await visit.console.erase(subject, visit.actor)
-        text = visit.say("erased", subject=subject, keys=keys, rows=rows)
-        return visit.show("done", bound=None, text=text, problem=visit.say("left_keys", count=left) if left else "")
+    if subject and visit.confirms(subject):
+        if not await visit.console.start_erasure(subject, visit.actor, visit.is_still_in):
+            return visit.problem(409, visit.say("busy"))
+        return visit.redirect_to("/console/task/erase")
+    visit.request.state.time_limit.reschedule(None)  # it searches all keys
     plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     return visit.show(
@@ -344,7 +345,7 @@ async def erase(visit: ConsoleVisit) -> Response:
         subjects=subjects,
         subject=subject,
         has_tables=visit.site.tables is not None,
-        problem=visit.say("not_the_same") if again is not None else "",
+        problem=visit.say("not_the_same") if visit.has_typed else "",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from keystead.console.console_access import ConsoleAccess
@@ -15,8 +15,9 @@ from keystead.console.console_measures import ConsoleMeasures, Sizes, sizes_of
 from keystead.console.console_operations import ConsoleOperations
 from keystead.console.console_tasks import ConsoleTasks, IsStillIn
 from keystead.console.console_undo import Before, ConsoleUndos, put_back
+from keystead.console.hash_editor import save_hash
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
-from keystead.console.value_editor import save_form
+from keystead.console.value_editor import save_value
 from keystead.errors import KeysteadError
 from keystead.kits.kit import Site
 from keystead.parts.schedule import Job, Run
@@ -25,13 +26,15 @@ from keystead.schema.browsing import KeyContent, KeyPage, RelatedKey, read_conte
 from keystead.schema.clock import store_clock_ms
 from keystead.schema.deletion import Plan
 from keystead.schema.doctor import Progress
-from keystead.schema.erasure import ErasurePlan, erase, plan_erase, subject_kinds, value_of
+from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, erase, plan_erase, subject_kinds, value_of
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, by_store, name_of
 from keystead.schema.infer import infer, keys_module
 from keystead.schema.keyspace import with_parts
+from keystead.schema.kinds import Hash
 from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.quarantine import with_quarantine
+from keystead.schema.restart import restart_lifetime
 from keystead.stores import Store
 
 Report = Callable[[Progress], None]
@@ -40,6 +43,7 @@ HEALTH_S: Final = 3.0
 PAGE_S: Final = 0.2  # for one page of keys: a sparse family takes several pages, and none of them is waited for long
 _MEASURE: Final = "7 * * * *"
 _UNKNOWN_KEYS: Final = "UnknownKeys"
+_LONGEST_DRAFT: Final = 200_000
 
 
 class Actor(NamedTuple):
@@ -238,23 +242,17 @@ class Console:
     async def renew(self, bound: Bound[Any], key: str, actor: Actor) -> Before | None:
         """Start its declared lifetime again. Returns what was before; None: there is no such key."""
         await self._note_key("console-renewed", bound, key, actor)
-        lifetime = bound.family.lifetime
-        record = bound.key(key)
-        left_ms = await record.left_ms()
-        if not isinstance(lifetime, Sliding):
-            record = record.lasting(lifetime.longest_ms)
-        if not await record.touch():
-            return None
-        return Before(*_names(bound), key, ends_at_ms=self.now_ms() + left_ms if left_ms > 0 else 0)
+        done = await restart_lifetime(bound, key)
+        return None if done is None else Before(*_names(bound), key, restart=done)
 
-    async def edit(self, bound: Bound[Any], key: str, version: str, given: Mapping[str, str], actor: Actor) -> Before:
-        """As `save_form`. Returns what was before."""
+    async def edit(self, bound: Bound[Any], key: str, given: Mapping[str, str], actor: Actor) -> Before:
+        """As `save_value`. Returns what was before."""
 
         async def note() -> None:
             await self._note_key("console-edited", bound, key, actor)
 
-        stored, after = await save_form(bound, key, version, given, note)
-        return Before(*_names(bound), key, stored.decode("latin-1"), after)
+        save = save_hash if isinstance(bound.family, Hash) else save_value
+        return Before(*_names(bound), key, *await save(bound, key, given, note))
 
     async def undo(self, before: Before, actor: Actor) -> bool:
         """Undo an edit or a renewal. False: the key was changed since, and nothing was done."""
@@ -262,7 +260,7 @@ class Console:
         if bound is None:
             return False
         await self._note_key("console-undone", bound, before.key, actor)
-        return await put_back(bound, before, self.now_ms())
+        return await put_back(bound, before)
 
     async def _note_key(self, event: str, bound: Bound[Any], key: str, actor: Actor) -> None:
         await self.note(event, actor, f"{name_of(bound.family)} {shown_key(bound, key)}")
@@ -276,9 +274,9 @@ class Console:
     async def start_examination(self, actor: Actor, is_still_in: IsStillIn) -> bool:
         """Examine all keys in the background. False: an examination is running."""
 
-        async def work(report: Report) -> str:
+        async def work(report: Report) -> dict[str, Any]:
             await self.findings.examine(actor.who, report)
-            return ""
+            return {}
 
         await self.note("console-examined", actor, "all keys")
         return await self.tasks.start("examine", "", actor.who, is_still_in, work)
@@ -288,9 +286,9 @@ class Console:
     ) -> bool:
         """Repair a code, or the finding of one key, in the background. False: a repair is running."""
 
-        async def work(report: Report) -> str:
+        async def work(report: Report) -> dict[str, Any]:
             await self.findings.repair(code, key, confirmed, actor.who, report)
-            return ""
+            return {}
 
         what = code if key is None else f"{code} {self.shown_name(key)}"
         await self.note("console-repaired", actor, what)
@@ -301,7 +299,7 @@ class Console:
         await self.note("console-drafted", actor, "unknown keys")
         return await self.tasks.start("draft", "", actor.who, is_still_in, self._draft)
 
-    async def _draft(self, report: Report) -> str:
+    async def _draft(self, report: Report) -> dict[str, Any]:
         known = KnownKeys(self.known)
         texts = []
         for number, place in enumerate(with_quarantine(self._places)):
@@ -317,7 +315,7 @@ class Console:
             )
             if found.draft.families:
                 texts.append(keys_module(found.draft))
-        return "\n\n".join(texts)
+        return {"text": "\n\n".join(texts)[:_LONGEST_DRAFT]}
 
     def shown_name(self, key: str) -> str:
         """A key of any family, with credentials masked."""
@@ -344,20 +342,42 @@ class Console:
                     rows[table] = rows.get(table, 0) + count
         return plan, rows, subjects
 
-    async def erase(self, subject: str, actor: Actor) -> tuple[int, int, int]:
-        """Erase a person. Returns how many keys and rows were deleted, and how many keys are left."""
+    async def start_erasure(self, subject: str, actor: Actor, is_still_in: IsStillIn) -> bool:
+        """Erase a person in the background. False: an erasure is running. After an interruption, start it again."""
+
+        async def work(report: Report) -> dict[str, Any]:
+            return await self._erase(subject, report)
+
+        await self.note("console-erased", actor, subject)
+        return await self.tasks.start("erase", subject, actor.who, is_still_in, work)
+
+    async def _erase(self, subject: str, report: Report) -> dict[str, Any]:
         tables = self.site.tables
         subjects = [subject, *([] if tables is None else await tables.known_as(subject))]
-        await self.note("console-erased", actor, subject)
-        # Keys before rows, and the keys again: a request in between may have cached a row.
-        erased, *others = [await erase(self.keyspaces, one) for one in subjects]
-        rows = 0
+        erased, rows = Erased(subject), 0
+        before = Progress(0, None, 0, 0)  # of the passes that are complete
+        latest = before
+
+        def tell(now: ErasureProgress) -> None:
+            nonlocal latest
+            # Of the keys that were found, all but the last one are certainly deleted.
+            latest = Progress(before.examined + now.examined, None, 0, before.fixed + max(0, now.found - 1))
+            report(latest)
+
+        async def erase_keys() -> None:
+            nonlocal before
+            for one in subjects:
+                erased.include(await erase(self.keyspaces, one, on_progress=tell))
+                before = replace(latest, fixed=erased.keys)
+                report(before)
+
+        await erase_keys()
         if tables is not None:
             rows = sum([sum((await tables.erase(one)).values()) for one in subjects])
-            others += [await erase(self.keyspaces, one) for one in subjects] if rows else []
-        for other in others:
-            erased.include(other)
-        return erased.keys, rows, erased.left
+            if rows:  # the keys again: a request in between may have cached a row
+                erased.left = 0
+                await erase_keys()
+        return {"rows": rows, "left": erased.left}
 
 
 async def _problem_of(store: Store) -> str | None:

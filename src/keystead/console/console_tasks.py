@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -19,13 +19,12 @@ _log = logging.getLogger("keystead.console")
 
 _EVERY_S: Final = 0.5
 _LOST_MS: Final = 30_000  # without a sign of life: its process is gone
-_LONGEST_TEXT: Final = 200_000
 
 # Whether whoever started a task is still signed in, with the role that it needs.
 IsStillIn = Callable[[], Awaitable[bool]]
 
-# Does the work, reports its progress, and returns the text of its result.
-Work = Callable[[Callable[[Progress], None]], Awaitable[str]]
+# Does the work, reports its progress, and returns its result: fields of the task.
+Work = Callable[[Callable[[Progress], None]], Awaitable[Mapping[str, Any]]]
 
 
 class TaskStopped(Exception):
@@ -106,10 +105,10 @@ class ConsoleTasks:
 
     async def _end(self, task: ConsoleTask, latest: Progress, why: str, result: object) -> None:
         state: TaskState
-        text = ""
+        found: Mapping[str, Any] = {}
         match result:
-            case str():
-                state, why, text = "done", "", result[:_LONGEST_TEXT]
+            case dict():
+                state, why, found = "done", "", result
             case TaskStopped():
                 state, why = "stopped", result.why
             case asyncio.CancelledError():
@@ -119,7 +118,7 @@ class ConsoleTasks:
             case _:
                 _log.error("%s failed", task.kind, exc_info=result if isinstance(result, Exception) else None)
                 state, why = "failed", type(result).__name__
-        await self._write(task, latest, state=state, why=why, text=text)
+        await self._write(task, latest, state=state, why=why, **found)
 
     async def _write(self, task: ConsoleTask, latest: Progress, **changed: Any) -> None:
         """Write the progress. During an outage of the store it is not shown."""

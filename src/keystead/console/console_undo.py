@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from keystead.console.console_keys import ConsoleKeys, ConsoleUndo
+from keystead.console.hash_editor import restore_hash
 from keystead.console.key_references import KeyReferences
-from keystead.console.value_editor import stored_digest
-from keystead.errors import Unreadable
+from keystead.console.value_editor import restore_value
 from keystead.schema.family import Bound
-from keystead.schema.kinds import ValueKey
+from keystead.schema.kinds import Hash
+from keystead.schema.restart import Restart, undo_restart
 from keystead.schema.seal import SealError
 
 _LARGEST: Final = 1 << 20
@@ -20,9 +22,9 @@ _LARGEST: Final = 1 << 20
 class Before(NamedTuple):
     """What an act changed.
 
-    value      the stored bytes before an edit; "": it changed no value
-    after      the digest of the stored bytes after it: only they are replaced
-    ends_at_ms the deadline before a renewal; 0: it changed none
+    value    what was stored before an edit; "": it changed no value
+    after    the digest of what it stored: only that is replaced
+    restart  the deadlines before and after a renewal: only the second is replaced; None: it changed none
     """
 
     keyspace: str
@@ -30,7 +32,7 @@ class Before(NamedTuple):
     key: str
     value: str = ""
     after: str = ""
-    ends_at_ms: int = 0
+    restart: Sequence[int] | None = None
 
 
 class ConsoleUndos:
@@ -57,17 +59,9 @@ class ConsoleUndos:
             return None
 
 
-async def put_back(bound: Bound[Any], before: Before, now_ms: int) -> bool:
+async def put_back(bound: Bound[Any], before: Before) -> bool:
     """Undo it, unless the key was changed since. False: nothing was done."""
-    if before.ends_at_ms:
-        left_ms = before.ends_at_ms - now_ms
-        return left_ms > 0 and bool(await bound.key(before.key).shorten(left_ms))
-    record: ValueKey[Any] = bound.key(before.key)
-    try:
-        seen = await record.see()
-        if seen is None or stored_digest(seen) != before.after:
-            return False
-        value = bound.family.codec.decode(before.value.encode("latin-1"), before.key, bound.ring)
-    except Unreadable:
-        return False
-    return bool(await record.replace_seen(seen, value))
+    if before.restart is not None:
+        return await undo_restart(bound, before.key, Restart(*before.restart))
+    restore = restore_hash if isinstance(bound.family, Hash) else restore_value
+    return await restore(bound, before.key, before.value, before.after)

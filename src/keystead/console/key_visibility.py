@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from keystead.errors import BadKey
@@ -160,6 +160,13 @@ def is_partly_hidden(shown: Any) -> bool:
     if isinstance(shown, list):
         return any(map(is_partly_hidden, shown))
     return shown in (HIDDEN, _SEALED)
+
+
+def is_kept(family: Family[Any], path: Sequence[str], schema: Mapping[str, Any], shown: Any) -> bool:
+    """Whether a form leaves a field as it is: it is sealed or a credential, or something in it, as shown, is hidden."""
+    if is_sealed_shape(schema) or is_credential(path[-1]) or path[0] in credential_fields(family):
+        return True
+    return is_partly_hidden(shown)
 
 
 def _hide_texts(value: Any) -> Any:

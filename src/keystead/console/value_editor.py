@@ -5,53 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from keystead.console.key_visibility import (
-    credential_fields,
-    hides_keys,
-    is_credential,
-    is_partly_hidden,
-    is_sealed_shape,
-    shown_value,
-)
+from keystead.console.form_fields import ABSENT, FIELD, FormField, as_text, entered, field_of, form_fields, resolve
+from keystead.console.key_visibility import hides_keys, is_kept, is_partly_hidden, shown_value
 from keystead.errors import BadValue, Unreadable, printable
 from keystead.parts.digest import digest
 from keystead.schema.family import Bound
-from keystead.schema.kinds import Seen, Value, ValueKey
+from keystead.schema.kinds import Hash, Seen, Value, ValueKey
 from keystead.schema.shape import shapes
 
-FIELD: Final = "field."
-WHOLE: Final = "whole"
-_LARGEST_BYTES: Final = 200_000  # what a form and a request can hold
-
-Input = Literal["text", "number", "choice", "json"]
-
-
-@dataclass(frozen=True, slots=True)
-class EditedField:
-    """A field of the form.
-
-    input     `text` and `number` are what they say; `choice` is one of `choices`; `json` is any other value, as JSON
-    """
-
-    name: str
-    input: Input
-    text: str
-    doc: str = ""
-    choices: tuple[str, ...] = ()
+LARGEST_BYTES: Final = 200_000  # what a form and a request can hold
 
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """The form of one value. `version` identifies the stored bytes that it was made from.
+    """The form of one value.
 
-    kept   the fields that cannot be edited here, because they are sealed or credentials; they keep their values
+    kept     the fields that cannot be edited here, because they are sealed or credentials; they keep their values
+    version  identifies the stored bytes that it was made from; empty for a hash, whose fields are compared one by one
+    added    the input for the value of a new field, in a hash with fields of any name
     """
 
-    fields: tuple[EditedField, ...]
+    fields: tuple[FormField, ...]
     kept: tuple[str, ...]
-    version: str
+    version: str = ""
+    added: FormField | None = None
 
 
 class EditConflict(Exception):
@@ -67,102 +46,117 @@ def can_edit(bound: Bound[Any]) -> bool:
 
     What a credential admits to has none: whoever changed the user of a session would become that user.
     """
-    return isinstance(bound.family, Value) and not hides_keys(bound.family)
+    return isinstance(bound.family, Value | Hash) and not hides_keys(bound.family)
 
 
-async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
+async def value_form(bound: Bound[Any], key: str) -> ValueForm | None:
     """The form of the value of a key; None: there is no such key. One round trip. Raises NotEditable."""
     seen = await _see(bound, key)
     if seen is None:
         return None
-    properties, stored = _properties(bound), _stored_object(seen)
-    version = stored_digest(seen)
-    shown = _shown(bound, key, seen)
-    if properties is None or stored is None:
-        return ValueForm((EditedField(WHOLE, "text", _whole_text(seen, shown)),), (), version)
-    kept = tuple(name for name, schema in properties.items() if _is_kept(bound, name, schema, shown))
-    fields = tuple(
-        _field(name, schema, stored.get(name), name in stored)
-        for name, schema in properties.items()
-        if name not in kept
-    )
-    return ValueForm(fields, kept, version)
+    found = _fields(bound, key, seen)
+    kept = tuple(" → ".join(path) for path, field in found if field is None)
+    return ValueForm(tuple(field for _, field in found if field is not None), kept, stored_digest(seen.stored))
 
 
-async def save_form(
-    bound: Bound[Any], key: str, version: str, given: Mapping[str, str], before: Callable[[], Awaitable[None]]
-) -> tuple[bytes, str]:
+async def save_value(
+    bound: Bound[Any], key: str, given: Mapping[str, str], before: Callable[[], Awaitable[None]]
+) -> tuple[str, str]:
     """Validate and write the fields of a form. `before` is awaited just before the write, for the audit log.
 
     Raises EditConflict if the value is not the one that the form was made from, and BadValue, whose sentence is for
     the person, if it does not fit its model. The write is a compare-and-set: of two people who edit the same value at
-    once, the second gets the conflict. Returns the bytes that were stored before, and the digest of those stored now;
-    the digest is empty if they were changed again since.
+    once, the second gets the conflict. Returns what `restore_value` takes; the digest is empty if the value was
+    changed again since.
     """
     seen = await _see(bound, key)
-    if seen is None or stored_digest(seen) != version:
+    if seen is None or stored_digest(seen.stored) != given.get("version"):
         raise EditConflict
-    value = _value_of(bound, key, seen, given)
+    value = _edited(bound, key, seen, given)
     await before()
     record: ValueKey[Any] = bound.key(key)
     if not await record.replace_seen(seen, value):
         raise EditConflict
     now = await _see(bound, key)
-    return seen.stored, stored_digest(now) if now is not None and now.value == value else ""
+    after = stored_digest(now.stored) if now is not None and now.value == value else ""
+    return seen.stored.decode("latin-1"), after
 
 
-def stored_digest(seen: Seen[Any]) -> str:
+async def restore_value(bound: Bound[Any], key: str, stored: str, after: str) -> bool:
+    """Write the former bytes again, if the stored ones still have this digest. False: nothing was done."""
+    record: ValueKey[Any] = bound.key(key)
+    try:
+        seen = await record.see()
+        if seen is None or stored_digest(seen.stored) != after:
+            return False
+        value = bound.family.codec.decode(stored.encode("latin-1"), key, bound.ring)
+    except Unreadable:
+        return False
+    return bool(await record.replace_seen(seen, value))
+
+
+def stored_digest(stored: bytes) -> str:
     """Identifies stored bytes."""
-    return digest(seen.stored.decode("latin-1"))
+    return digest(stored.decode("latin-1"))
 
 
-def _value_of(bound: Bound[Any], key: str, seen: Seen[Any], given: Mapping[str, str]) -> Any:
+def as_bad_value(error: Unreadable, key: str) -> BadValue:
+    """The same sentence, for whoever entered the value."""
+    return BadValue(str(error).removeprefix(f"{printable(key)}: "))
+
+
+def _fields(bound: Bound[Any], key: str, seen: Seen[Any]) -> list[tuple[tuple[str, ...], FormField | None]]:
+    """The fields of the stored value, or the one field of a value without fields. Raises NotEditable."""
+    family = bound.family
+    shown = shown_value(family, family.codec.shown(seen.stored, key))
+    root = shapes(family).get("value", {})
+    definitions = root.get("$defs", {})
+    schema, _ = resolve(root, definitions)
+    stored = _stored_object(seen)
+    if "properties" in schema and stored is not None:
+        return list(
+            form_fields(schema, stored, shown, definitions, lambda path, one, own: is_kept(family, path, one, own))
+        )
+    whole = _whole(schema, _whole_text(seen, shown))
+    return [(whole.path, whole)]
+
+
+def _whole(schema: Mapping[str, Any], text: str) -> FormField:
+    """The field of a value without fields: it is edited as it is stored."""
+    if schema.get("type") in ("boolean", "integer", "number"):
+        try:
+            return field_of((), schema, json.loads(text))
+        except ValueError:  # pragma: no cover - it was decoded
+            pass
+    return field_of((), {"enum": schema.get("enum", ()), "type": "string"}, text)
+
+
+def _edited(bound: Bound[Any], key: str, seen: Seen[Any], given: Mapping[str, str]) -> Any:
     """The edited value. Stored and edited fields are decoded together, as the program would read them."""
-    properties, stored, shown = _properties(bound), _stored_object(seen), _shown(bound, key, seen)
-    if properties is None or stored is None:
-        data = _entered(given.get(FIELD + WHOLE, ""), _whole_text(seen, shown)).encode()
-    else:
-        edited = dict(stored)
-        for name, schema in properties.items():
-            if not _is_kept(bound, name, schema, shown):
-                _apply(edited, name, schema, given)
-        data = json.dumps(edited, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    stored, whole = _stored_object(seen) or {}, None
+    for _, field in _fields(bound, key, seen):
+        if field is not None and FIELD + field.name in given:
+            value = entered(field, given, field.value)
+            if not field.path:
+                whole = as_text(value)
+            else:
+                put_at(stored, field.path, value)
+    text = json.dumps(stored, ensure_ascii=False, separators=(",", ":")) if whole is None else whole
+    data = text.encode("utf-8", "surrogatepass")
     try:
         return bound.family.codec.decode(data, key, bound.ring)
     except Unreadable as error:
-        raise BadValue(str(error).removeprefix(f"{printable(key)}: ")) from None
+        raise as_bad_value(error, key) from None
 
 
-def _apply(edited: dict[str, Any], name: str, schema: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """Set one field of the stored object as it was entered. An empty field that is not text is left out."""
-    text = given.get(FIELD + name)
-    if text is None:
-        return
-    kind = _field(name, schema, edited.get(name), name in edited).input
-    if kind == "text" and (text or name in edited):
-        edited[name] = _entered(text, edited.get(name))
-    elif not text.strip():
-        edited.pop(name, None)
-    elif kind == "choice":
-        edited[name] = text
+def put_at(record: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set or, if it is ABSENT, remove a value inside a record."""
+    for name in path[:-1]:
+        record = record[name]
+    if value is ABSENT:
+        record.pop(path[-1], None)
     else:
-        try:
-            edited[name] = json.loads(text)
-        except (ValueError, RecursionError):
-            raise BadValue(f'{name}: write it as JSON, such as 42, true, null, "text" or [1, 2]') from None
-
-
-def _entered(text: str, stored: Any) -> str:
-    """The text that was entered. Browsers send every line end as CRLF; line ends that were not edited remain."""
-    plain = text.replace("\r\n", "\n")
-    if isinstance(stored, str) and plain == stored.replace("\r\n", "\n").replace("\r", "\n"):
-        return stored
-    return plain
-
-
-def _shown(bound: Bound[Any], key: str, seen: Seen[Any]) -> Any:
-    """The value as its page shows it."""
-    return shown_value(bound.family, bound.family.codec.shown(seen.stored, key))
+        record[path[-1]] = value
 
 
 def _whole_text(seen: Seen[Any], shown: Any) -> str:
@@ -181,16 +175,9 @@ async def _see(bound: Bound[Any], key: str) -> Seen[Any] | None:
         found: Seen[Any] | None = await record.see()
     except Unreadable as error:
         raise NotEditable(str(error).removeprefix(f"{printable(key)}: ")) from None
-    if found is not None and len(found.stored) > _LARGEST_BYTES:
-        raise NotEditable(f"the value is larger than {_LARGEST_BYTES:,} bytes")
+    if found is not None and len(found.stored) > LARGEST_BYTES:
+        raise NotEditable(f"the value is larger than {LARGEST_BYTES:,} bytes")
     return found
-
-
-def _properties(bound: Bound[Any]) -> Mapping[str, Any] | None:
-    """The fields of the stored object, each with its schema; None: the value is not an object with fields."""
-    schema = shapes(bound.family).get("value", {})
-    found = schema.get("properties")
-    return found if isinstance(found, Mapping) and found else None
 
 
 def _stored_object(seen: Seen[Any]) -> dict[str, Any] | None:
@@ -199,27 +186,3 @@ def _stored_object(seen: Seen[Any]) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _is_kept(bound: Bound[Any], name: str, schema: Any, shown: Any) -> bool:
-    """Whether a field has no input: it is a credential or sealed, or something of that kind is in it."""
-    if is_sealed_shape(schema) or is_credential(name) or name in credential_fields(bound.family):
-        return True
-    return isinstance(shown, Mapping) and is_partly_hidden(shown.get(name))
-
-
-def _input(schema: Mapping[str, Any]) -> Input:
-    if schema.get("enum") and all(isinstance(one, str) for one in schema["enum"]):
-        return "choice"
-    by_type: dict[str, Input] = {"string": "text", "integer": "number", "number": "number"}
-    return by_type.get(str(schema.get("type")), "json")
-
-
-def _field(name: str, schema: Mapping[str, Any], value: Any, is_stored: bool) -> EditedField:
-    kind = _input(schema)
-    if kind in ("text", "choice") and is_stored and not isinstance(value, str):
-        kind = "json"  # a null, for instance
-    text = ""
-    if is_stored:
-        text = value if isinstance(value, str) and kind != "json" else json.dumps(value, ensure_ascii=False)
-    return EditedField(name, kind, text, str(schema.get("description", "")), tuple(schema.get("enum", ())))

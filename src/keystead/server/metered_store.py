@@ -39,6 +39,12 @@ class MeteredStore(Store):
         """The families that metrics distinguish."""
         self._families = Belonging(self, bounds)
 
+    def add_families(self, bounds: Iterable[Bound[Any]]) -> None:
+        """Further families that metrics distinguish. A key that fits several belongs to the one that came first."""
+        known = [] if self._families is None else self._families.bounds
+        families = {bound.family for bound in known}
+        self.set_families([*known, *(bound for bound in bounds if bound.family not in families)])
+
     async def open(self) -> None:
         await self._store.open()
         self.guarantees = self._store.guarantees

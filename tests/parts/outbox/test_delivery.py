@@ -183,7 +183,7 @@ async def test_after_a_drop_nothing_of_the_queue_is_left(store: Store, time: Tim
         time.pass_ms(5 * MINUTE)
     await store.run([("SET", OutboxKeys(store).lease("counter", "a").key, b'{"by":"another"}', "PX", MINUTE)])
     found = await keys_in(store)
-    assert {key.split(":")[1] for key in found} == {"queue", "lease", "trouble", "given-up", "waiting"}
+    assert {key.split(":")[1] for key in found} == {"queue", "lease", "trouble", "given-up", "dead", "waiting"}
     await add(outbox, store, 2, name="b")
     assert await keys.atomically(keys.total("a").delete(), *outbox.drop("counter", "a"))
     left = await keys_in(store)

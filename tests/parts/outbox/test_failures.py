@@ -16,6 +16,8 @@ from keystead.parts.outbox import (
     OutboxPolicy,
     Undeliverable,
 )
+from keystead.parts.outbox.outbox_keys import QueueName
+from keystead.parts.outbox.queue_control import QueueControl
 from tests.parts.outbox.conftest import (
     DAY,
     HOUR,
@@ -138,7 +140,7 @@ async def test_a_message_is_given_up_when_it_and_the_trouble_are_a_day_old_and_t
     assert entry.id == receiver.tried[0].id
     time.pass_ms(LINGERS)
     await outbox.deliver_due()
-    assert {key.split(":")[1] for key in await keys_in(store)} == {"given-up"}
+    assert {key.split(":")[1] for key in await keys_in(store)} == {"given-up", "dead"}
 
 
 @here
@@ -180,6 +182,26 @@ async def test_undeliverable_messages_are_given_up_immediately(store: Store, tim
     state = await outbox.state("counter", "a")
     [entry] = state.given_up
     assert (entry.why, entry.error, entry.attempts, state.waiting) == ("undeliverable", "it is gone", 1, 0)
+
+
+@everywhere
+async def test_dead_letters_are_sent_again_with_their_ids_by_one_of_several_callers(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    outbox, keys = outbox_of(store, time, receiver), OutboxKeys(store, now_ms=time)
+    queue, control = QueueName("counter", "a"), QueueControl(keys)
+    receiver.raises = lambda message: Undeliverable("it is gone") if message.payload["n"] < 3 else None
+    await add(outbox, store, 1, 2, 3)
+    await outbox.deliver_due()
+    assert (receiver.numbers(), (await control.state(queue)).dead) == ([3], 2)
+    receiver.works()
+    assert sorted(await asyncio.gather(*(control.retry_dead_letters(queue) for _ in range(3)))) == [0, 0, 2]
+    now = await control.state(queue)
+    assert (now.waiting, now.dead, now.given_up) == (2, 0, [])
+    await outbox.deliver_due()
+    assert receiver.numbers() == [3, 1, 2]
+    assert [message.id for message in receiver.got][1:] == [message.id for message in receiver.tried][:2]
+    assert await control.retry_dead_letters(queue) == 0
 
 
 @here

@@ -1,4 +1,4 @@
-// Keyboard shortcuts, the switch between light and dark, the menu of a phone, and the form of a one-time link.
+// Keyboard shortcuts, the menu of a phone, and the form of a one-time link.
 
 const byId = (id) => document.getElementById(id);
 
@@ -12,17 +12,11 @@ function enterByLink() {
   form.submit();
 }
 
+// The switch in the header of every page: the choice is a cookie, so the page is loaded again.
 function switchTheme() {
-  const root = document.documentElement;
-  const isDark = root.dataset.theme
-    ? root.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = isDark ? "light" : "dark";
-  try {
-    localStorage.setItem("keystead-theme", root.dataset.theme);
-  } catch {
-    // it lasts until the next page
-  }
+  const chosen = document.documentElement.dataset.theme;
+  const isDark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.querySelector(`#display [name=theme][value=${isDark ? "light" : "dark"}]`)?.click();
 }
 
 function openMenu(isOpen = byId("menu")?.getAttribute("aria-expanded") !== "true") {
@@ -83,7 +77,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-for (const [id, act] of [["theme", switchTheme], ["show-help", SHORTCUTS["?"]], ["copy", copyText]]) {
+for (const [id, act] of [["show-help", SHORTCUTS["?"]], ["copy", copyText]]) {
   const button = byId(id);
   if (button) {
     button.hidden = false;

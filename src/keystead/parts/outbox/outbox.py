@@ -153,7 +153,7 @@ class Outbox(BackgroundLoop[None]):
         leaves a mark that is removed when it is next polled.
         """
         queue = self._queue(topic, name)
-        families = (self._keys.queue.alone, self._keys.lease, self._keys.trouble, self._keys.given_up)
+        families = (self._keys.queue.alone, self._keys.lease, self._keys.trouble, self._keys.given_up, self._keys.dead)
         *first, last = (family(*queue).delete() for family in families)
         if self._marks.in_one_step:
             return [*first, last, self._keys.waiting().remove(queue)]

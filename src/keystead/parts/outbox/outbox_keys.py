@@ -30,6 +30,7 @@ Why: TypeAlias = Literal["too old", "undeliverable", "too many", "unreadable"]
 
 _USED_BY = ("keystead serve",)
 KEPT_GIVEN_UP = 20
+KEPT_DEAD: Final = 200
 LOST: Final = "the lease is lost"
 MARKED_AGAIN: Final = "it was marked again"
 
@@ -146,8 +147,17 @@ class OutboxKeys(Keyspace):
         keep=KEPT_GIVEN_UP,
         lifetime=sliding("30d", touch_every="1d"),
         tag="name",
-        doc="Dead letters: messages that were given up.",
+        doc="Dead letters: when and why messages were given up.",
         used_by=_USED_BY,
+    )
+    dead = List(
+        "outbox:dead:{topic:slug}:{name:token}",
+        StoredMessage,
+        keep=KEPT_DEAD,
+        lifetime=sliding("30d", touch_every="1d"),
+        tag="name",
+        doc="The messages that were given up, oldest first, so that an operator can send them again.",
+        used_by=("/console/queues",),
     )
     waiting = SortedSet(
         "outbox:waiting",
@@ -201,7 +211,7 @@ class OutboxKeys(Keyspace):
             own.holds(lease).otherwise(LOST),
             *(queue.remove(one, 1) for one in messages),
             troubles.delete() if trouble is None else troubles.set(trouble),
-            *([] if given_up is None else [self.given_up(topic, name).append(given_up)]),
+            *([] if given_up is None else self._bury(topic, name, messages, given_up)),
             own.lasting(lease_ms).touch(),
             first,
         ).giving(first)
@@ -240,8 +250,23 @@ class OutboxKeys(Keyspace):
         """Give up messages of a full queue. Of several processes that read the same, one removes them."""
         return Steps(
             *(self.queue(topic, name).remove(one, 1).otherwise("another process removed it") for one in messages),
-            self.given_up(topic, name).append(given_up),
+            *self._bury(topic, name, messages, given_up),
         )
+
+    @procedure
+    def revive(self, topic: str, name: str, messages: Sequence[SeenMessage]) -> Steps[None]:
+        """Add dead letters to the end of their queue, and delete the records of why they were given up."""
+        return Steps(
+            *(self.dead(topic, name).remove(one, 1).otherwise("another process took it") for one in messages),
+            self.queue(topic, name).append(*(one.value for one in messages if one.value is not None)),
+            self.given_up(topic, name).delete(),
+        )
+
+    def _bury(self, topic: str, name: str, messages: Sequence[SeenMessage], given_up: GivenUp) -> list[Operation[Any]]:
+        """Record messages that were given up, and keep those that can be sent again."""
+        readable = [one.value for one in messages if one.value is not None]
+        record: Operation[Any] = self.given_up(topic, name).append(given_up)
+        return [record, *([self.dead(topic, name).append(*readable)] if readable else [])]
 
     @procedure
     def move_mark(self, topic: str, name: str, seen_at: float, at_ms: float) -> Steps[None]:

@@ -12,12 +12,17 @@ _MOST_LISTED: Final = 500
 
 
 class ListedQueue(NamedTuple):
-    """A queue with its state. `given_up`: the last dead letters, newest first."""
+    """A queue with its state.
+
+    given_up  the last dead letters, newest first
+    dead      how many messages were given up and can be sent again
+    """
 
     queue: QueueName
     waiting: int
     trouble: Trouble | None
     given_up: Sequence[GivenUp]
+    dead: int
 
 
 class QueueControl:
@@ -45,16 +50,18 @@ class QueueControl:
 
     async def state(self, queue: QueueName) -> ListedQueue:
         """One round trip. What is unreadable counts as absent; `keystead doctor` reports it."""
-        waiting, trouble, given_up = await self._keys.run_each(
+        waiting, trouble, given_up, dead = await self._keys.run_each(
             self._keys.queue(*queue).count(),
             self._keys.trouble(*queue).get(),
             self._keys.given_up(*queue).newest(KEPT_GIVEN_UP),
+            self._keys.dead(*queue).count(),
         )
         return ListedQueue(
             queue,
             0 if isinstance(waiting, KeysteadError) else waiting,
             None if isinstance(trouble, KeysteadError) else trouble,
             () if isinstance(given_up, KeysteadError) else given_up,
+            0 if isinstance(dead, KeysteadError) else dead,
         )
 
     async def retry(self, queue: QueueName) -> bool:
@@ -68,9 +75,25 @@ class QueueControl:
         await self._keys.waiting().put({queue: self._keys.now_ms()})
         return True
 
+    async def retry_dead_letters(self, queue: QueueName) -> int:
+        """Add the messages that were given up to the end of their queue, with their ids. Returns how many there were.
+
+        They are due now, and are given up again as any other message. Of several callers one gets the messages.
+        """
+        found = [one for one in await self._keys.dead(*queue).see() if one.value is not None]
+        if not found:
+            return 0
+        # The mark first, in case this process ends here; and again, in case a process found the queue empty meanwhile.
+        await self._keys.waiting().put({queue: self._keys.now_ms()})
+        if not await self._keys.revive(*queue, found):
+            return 0
+        await self._keys.waiting().put({queue: self._keys.now_ms()})
+        return len(found)
+
     async def drop_dead_letters(self, queue: QueueName) -> bool:
-        """Delete the records of messages that were given up. False: there are none."""
-        return bool(await self._keys.given_up(*queue).delete())
+        """Delete the messages that were given up, and their records. False: there are none."""
+        given_up, dead = await self._keys.run(self._keys.given_up(*queue).delete(), self._keys.dead(*queue).delete())
+        return bool(given_up or dead)
 
     async def drop_waiting(self, queue: QueueName) -> int:
         """Delete the messages that wait, with their back-off. Returns how many there were.

@@ -172,6 +172,19 @@ class HashKey(GrownKey, Generic[T, F, V]):
         steps += [field_holds(self.key, name, value) for name, value in seen.items()]
         return Compound(self.bound, "holds", steps, truth, atomic=True, stopped=False)
 
+    def update_seen(
+        self, seen: Mapping[bytes, bytes | None], fields: Mapping[F, V | None], **until: Moment
+    ) -> Operation[bool]:
+        """`update`, only if these fields still hold what `see` returned; None: only if there is still no such field.
+
+        Name the fields that are changed, and those that the change depends on: writers of others do not interfere.
+        Atomic.
+        """
+        guards = [field_holds(self.key, name, value) for name, value in seen.items()]
+        steps = [*guards, Required(("EXISTS", self.key)), *self._changes(fields)]
+        at_ms = self._at_ms(fields, until)
+        return self._relist_after(self._update_until("update_seen", steps, _true, at_ms, stopped=False), at_ms, fields)
+
     def copy(self, seen: Mapping[bytes, bytes], **until: Moment) -> Operation[None]:
         """Write all fields as they were seen under another key, including unreadable ones. Atomic.
 
