@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,84 +103,3 @@ def test_every_step_of_the_tutorial_runs_as_printed(tmp_path: Path, redis_port: 
             assert done.returncode == 0, done.stdout + done.stderr
             ran = done.stdout
     assert (party / "documents" / "party-keys.md").is_file()
-
-
-@pytest.mark.matrix
-def test_the_distributions_install_and_run_in_a_clean_environment(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", tmp_path / "dist"], cwd=ROOT, check=True, capture_output=True
-    )
-    assert len(list((tmp_path / "dist").glob("*.tar.gz"))) == 1
-    [wheel] = (tmp_path / "dist").glob("*.whl")
-    python = tmp_path / "clean" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
-    installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[cli]"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert installed.returncode == 0, installed.stderr
-    [example] = [code for language, code in _FENCE.findall(READMES[0].read_text()) if language == "python"]
-    (tmp_path / "first.py").write_text(example)
-    said = [
-        subprocess.run([python, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        for arguments in (["first.py"], ["-m", "keystead", "doctor", "first", "--store", "sqlite:///first.db"])
-    ]
-    assert said == ["{'laptop'}\nann None\n", "2 keys: no findings\n"]
-
-
-@pytest.mark.matrix
-def test_the_readme_leads_to_a_first_result_in_a_clean_home_with_three_commands(tmp_path: Path) -> None:
-    """As printed, with nothing but Python: a copy of the sources, an empty home, and a new virtual environment."""
-    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    blocks = _FENCE.findall(READMES[0].read_text())
-    [example] = [code for language, code in blocks if language == "python"]
-    (tmp_path / "first.py").write_text(example)
-    start, look = [code for language, code in blocks if language == "sh" and "make" not in code]
-    assert len(start.splitlines()) <= 5
-    home = tmp_path / "home"
-    home.mkdir()
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
-    environment = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
-    script = start.replace("python3 ", f"{sys._base_executable} ")  # type: ignore[attr-defined]
-    lasting = [line for line in look.splitlines() if line.split()[1] in ("watch", "console")]
-    brief = [line for line in look.splitlines() if line not in lasting]
-    ran = subprocess.run(
-        ["bash", "-e"],
-        input=script + "\n".join(brief),
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    said = ran.stdout.splitlines()
-    assert "{'laptop'}" in said
-    assert "ann None" in said
-    assert said[-1] == "2 keys: no findings"
-
-    said_first = [
-        first_line_of(f"source .venv-first/bin/activate; exec {line}", tmp_path, environment) for line in lasting
-    ]
-    assert [line.split()[0] for line in said_first] == ["watching", "Keystead"]
-
-
-def first_line_of(command: str, folder: Path, environment: dict[str, str]) -> str:
-    """What a command that runs until Ctrl-C says first."""
-    running = subprocess.Popen(
-        ["bash", "-c", command],
-        cwd=folder,
-        env={**environment, "KEYSTEAD_PORT": str(free_port())},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert running.stdout
-    try:
-        return running.stdout.readline()
-    finally:
-        running.send_signal(signal.SIGINT)
-        running.communicate()

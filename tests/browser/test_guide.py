@@ -1,8 +1,6 @@
 """The guide: built from `docs/` without a warning, served at `/guide`, and searched in a real browser."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.built_guide import build_guide
 from tests.integrations.serving import Served, serving
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,6 +23,9 @@ SEARCHED = [
     "sqlite", "gdpr", "erase", "audit", "flask", "django", "fastapi", "starlette", "litestar", "typescript",
     "pub/sub", "atomic", "transaction", "prometheus", "grafana", "docker", "kubernetes", "nginx", "systemd",
     "zero-downtime", "one-time", "magic", "invitation", "openid", "pkce", "troubleshooting", "checklist", "sizing",
+    "rate limit", "session store", "distributed lock", "idempotency key", "sliding window", "token bucket",
+    "session fixation", "refresh token rotation", "background jobs", "cache stampede", "magic link", "share link",
+    "sign in with google", "right to be forgotten", "move to valkey", "typed redis", "unit test", "docker compose",
 ]  # fmt: skip
 
 
@@ -31,13 +33,7 @@ SEARCHED = [
 def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("guide")
     built = folder / "guide"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"),
-            *("--builder", "html", "--doctree-dir", folder / "trees", DOCS, built),
-        ],
-        check=True,
-    )
+    build_guide(DOCS.parent, built, folder / "trees")
     with serving(folder, "guide", module="tests.browser.guide_app", built=str(built)) as served:
         yield served
 
