@@ -18,7 +18,7 @@ import pytest
 
 import keystead
 from tests.built_guide import build_guide
-from tests.serving import Keystead, free_port, installed_keystead_serving, wait_until
+from tests.serving import Keystead, free_port, installed_keystead_serving, redis_serving, wait_until
 from tests.test_project import committed_files
 
 ROOT = Path(__file__).parents[1]
@@ -249,3 +249,41 @@ def test_make_serve_serves_from_a_clean_clone(downloaded: dict[str, str], tmp_pa
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
+
+
+@pytest.fixture
+def redis_port(tmp_path: Path) -> Iterator[int]:
+    with redis_serving(tmp_path, "party") as (_, port):
+        yield port
+
+
+def test_every_step_of_the_tutorial_runs_as_printed(
+    downloaded: dict[str, str], tmp_path: Path, redis_port: int
+) -> None:
+    """With other ports. Each block is run by its own shell, so the virtual environment is on the PATH of all."""
+    clean_copy(tmp_path / "keystead")
+    party = tmp_path / "party"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(this_python())
+    path = f"{party}/.venv/bin{os.pathsep}{tmp_path}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
+    environment = {**clean_environment(tmp_path / "home"), **downloaded, "PATH": path}
+    ran = ""
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    for language, name, block in re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```$", tutorial, re.MULTILINE | re.DOTALL):
+        if language == "python":
+            (party / name).write_text(block)
+        elif language == "text":
+            missing = [line for line in block.splitlines() if line not in ran.splitlines()]
+            assert missing == [], ran
+        else:
+            script = block.replace("127.0.0.1:6379", f":party@127.0.0.1:{redis_port}")
+            if "granian" in script:
+                port = str(free_port())
+                script = script.replace("--port 8000", f"--port {port}").replace(":8000/", f":{port}/") + "wait\n"
+            folder = party if party.exists() else tmp_path
+            done = subprocess.run(
+                ["bash", "-e"], input=script, cwd=folder, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            ran = done.stdout
+    assert (party / "documents" / "party-keys.md").is_file()

@@ -1,15 +1,7 @@
-"""The README in three languages, and the tutorial."""
+"""The README in three languages."""
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
-
-from tests.serving import free_port, redis_serving
 
 ROOT = Path(__file__).parents[1]
 READMES = [ROOT / name for name in ("README.md", "README.ja.md", "README.ko.md")]
@@ -65,41 +57,3 @@ def test_the_pictures_of_the_readme_differ_only_in_their_words() -> None:
     ]
     assert shapes[0] == shapes[1] == shapes[2]
     assert "prefers-color-scheme: dark" in (ROOT / "docs" / "pictures" / "keystead.svg").read_text()
-
-
-TUTORIAL = ROOT / "docs" / "tutorial.md"
-_BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def redis_port(tmp_path: Path) -> Iterator[int]:
-    with redis_serving(tmp_path, "party") as (_, port):
-        yield port
-
-
-@pytest.mark.matrix
-def test_every_step_of_the_tutorial_runs_as_printed(tmp_path: Path, redis_port: int) -> None:
-    """With other ports, and the packages of this environment: an installation has its own test."""
-    party = tmp_path / "party"
-    path = f"{Path(sys.executable).parent}{os.pathsep}/usr/bin{os.pathsep}/bin"
-    environment = {"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
-    ran = ""
-    for language, name, block in _BLOCK.findall(TUTORIAL.read_text()):
-        if language == "python":
-            (party / name).write_text(block)
-        elif language == "text":
-            missing = [line for line in block.splitlines() if line not in ran.splitlines()]
-            assert missing == [], ran
-        else:
-            script = re.sub(r"^(?:python3 -m venv|pip install) .*\n", "", block, flags=re.MULTILINE)
-            script = script.replace("127.0.0.1:6379", f":party@127.0.0.1:{redis_port}")
-            if "granian" in script:
-                port = str(free_port())
-                script = script.replace("--port 8000", f"--port {port}").replace(":8000/", f":{port}/") + "wait\n"
-            folder = party if party.exists() else tmp_path
-            done = subprocess.run(
-                ["bash", "-e"], input=script, cwd=folder, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            ran = done.stdout
-    assert (party / "documents" / "party-keys.md").is_file()

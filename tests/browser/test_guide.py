@@ -1,8 +1,10 @@
 """The guide: built from `docs/` without a warning, served at `/guide`, and searched in a real browser."""
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -76,3 +78,26 @@ async def test_a_missing_page_of_the_guide_is_not_found(browser: Browser, guide:
         answer = await used.page.goto(f"{guide.url}/guide/nothing.html")
         assert answer is not None
         assert answer.status == 404
+
+
+def test_every_link_of_the_built_guide_leads_somewhere(guide: Served) -> None:
+    built = guide.output.parent / "guide"
+    pages = {path: path.read_text("utf-8") for path in built.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    wrong, followed = [], 0
+    for path, text in pages.items():
+        for link in re.findall(r'\b(?:href|src)="([^"]*)"', text):
+            address, _, part = html.unescape(link).partition("#")
+            if re.match(r"[a-z]+:", address):
+                continue
+            target = (path.parent / unquote(address.partition("?")[0])).resolve() if address else path
+            followed += 1
+            if not target.is_file() or (part and target in anchors and unquote(part) not in anchors[target]):
+                wrong.append(f"{path.relative_to(built)}: {link}")
+    assert wrong == []
+    assert followed > 1000
+
+
+def test_the_guide_lists_the_relations_that_repository_browsers_draw(guide: Served) -> None:
+    page = (guide.output.parent / "guide" / "keys" / "sharing.html").read_text("utf-8")
+    assert re.search(r"<li>.*receive:edge:index.*\n?.* lists .*receive:edge:meta:\{id\}", page)
