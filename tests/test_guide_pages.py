@@ -16,6 +16,7 @@ import pytest
 import typer
 import yaml
 
+from scripts import pictures
 from tests.servers.node_packages import node_with
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +77,14 @@ def test_every_picture_is_shown() -> None:
         (page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith((".svg", ".png"))
     }
     assert {one for one in (DOCS / "pictures").iterdir() if one.is_file()} - shown == set()
+
+
+def test_no_page_has_changed_since_its_pictures_were_taken() -> None:
+    """Look at them, or take new ones; then `python scripts/pictures.py --record` writes down what they show."""
+    assert {one.name.partition("-")[0].removesuffix(".png") for one in (DOCS / "pictures").glob("*.png")} == {
+        *pictures.PACKAGES
+    }
+    assert pictures.changed() == []
 
 
 def test_every_page_is_linked_from_the_index() -> None:
