@@ -203,7 +203,7 @@ def sentences(page: Path) -> list[str]:
     text = re.sub(r"`[^`]*`", "code", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"^\|.*$", lambda row: row[0].replace("|", "\n\n"), text, flags=re.MULTILINE)
-    return re.split(r"(?<=[.:!?;])[)*]*\s+|\n\s*\n|\n\s*- |\n\s*\d+\. ", text)
+    return re.split(r"(?<=[.!?])[)*]*\s+|\n\s*\n|\n\s*- |\n\s*\d+\. ", text)
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in BY_HAND])
