@@ -6,6 +6,7 @@ SHELL := bash
 export PYTHON
 
 RUN := .venv-run
+GUIDED := .venv-docs
 DEV := .venv
 GUIDE := src/keystead/guide
 SETUP := scripts/venv.sh pyproject.toml
@@ -50,11 +51,11 @@ bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (AR
 	@scripts/servers.sh redis-server mariadbd
 	@$(DEV)/bin/python -m bench $(ARGS)
 
-docs: $(DEV)/.ready ## Build the guide, which `make serve` then shows at /guide
-	@$(DEV)/bin/sphinx-build --quiet --fail-on-warning --builder html --doctree-dir .sphinx docs $(GUIDE)
+docs: $(GUIDED)/.ready ## Build the guide, which `make serve` then shows at /guide
+	@$(GUIDED)/bin/sphinx-build --quiet --fail-on-warning --builder html --doctree-dir .sphinx docs $(GUIDE)
 	@echo "The guide is in $(GUIDE): open $(GUIDE)/index.html, or run 'make serve' and open /guide."
 
-dist: docs ## Build the wheel and the source distribution in dist/
+dist: docs $(DEV)/.ready ## Build the wheel and the source distribution in dist/
 	@rm -rf dist
 	@$(DEV)/bin/python -m hatchling build -d dist
 
@@ -63,11 +64,15 @@ lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-p
 	@PATH="$$PWD/.venv-lock/bin:$$PATH" scripts/lock.sh $(ARGS)
 
 clean: ## Remove the virtual environments and caches (never a database)
-	rm -rf .venv .venv-run .venv-lock .venv-node .sphinx $(GUIDE) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-run .venv-docs .venv-lock .venv-node .sphinx $(GUIDE) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN)/.ready: requirements/run.txt $(SETUP)
 	@scripts/venv.sh $(RUN) requirements/run.txt
+	@touch $@
+
+$(GUIDED)/.ready: requirements/docs.txt $(SETUP)
+	@scripts/venv.sh $(GUIDED) requirements/docs.txt
 	@touch $@
 
 $(DEV)/.ready: requirements/dev.txt $(SETUP)

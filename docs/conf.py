@@ -2,21 +2,26 @@
 the navigation is made of the links of `index.md`.
 """
 
+import html
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from sphinx.application import Sphinx
 
+_DOCS = Path(__file__).parent
+
 project = "Keystead"
+release = re.findall(r'__version__ = "(.+)"', (_DOCS.parent / "src/keystead/__init__.py").read_text())[0]
 author = "The Keystead authors"
 extensions = ["myst_parser", "sphinx_copybutton"]
 html_theme = "furo"
-html_title = "Keystead"
+html_title = f"Keystead {release}"
 html_copy_source = False
 html_show_sphinx = False
 myst_heading_anchors = 4  # headings are link targets, as in a repository browser
 # Links to files outside this folder, which a repository browser shows. `tests/test_project.py` checks all links.
-suppress_warnings = ["myst.xref_missing", "myst.header"]
+suppress_warnings = ["myst.header"]
 
 _HEADING_OR_LINK = re.compile(r"^## (?P<heading>.+)$|^- \[(?P<title>[^\]]+)\]\((?P<page>[^)]+)\.md\)", re.MULTILINE)
 
@@ -32,11 +37,33 @@ def _navigation(index: str) -> Iterator[str]:
         yield "\n".join(["", "```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```", ""])
 
 
-_DIAGRAM = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
+_DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_NODE = re.compile(r'^ +(\w+)\["(.*?)<br>', re.MULTILINE)
+_EDGE = re.compile(r"^ +(\w+) \S+\|(.+?)\| (\w+)$", re.MULTILINE)
 
 
-def _add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    source[0] = _DIAGRAM.sub("", source[0])  # drawn by repository browsers; here it would need a script of 3 MB
+def _relations(diagram: re.Match[str]) -> str:
+    """What repository browsers draw, as a list: a drawing would need a script of 3 MB."""
+    keys = {node: html.unescape(re.sub(r"#(\d+);", r"&#\1;", key)) for node, key in _NODE.findall(diagram[1])}
+    return "".join(f"- `{keys[start]}` {says} `{keys[end]}`\n" for start, says, end in _EDGE.findall(diagram[1]))
+
+
+_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]+)(?:#[^)\s]+)?\)")
+
+
+def _without_links_to_the_sources(page: Path, text: str) -> str:
+    """Folders and pages beside `docs` are no part of the site, so they are named. Files become downloads."""
+
+    def name(link: re.Match[str]) -> str:
+        target = (page.parent / link[2]).resolve()
+        is_outside = not target.is_relative_to(_DOCS) and (target.is_dir() or target.suffix == ".md")
+        return f"{link[1]} (`{target.relative_to(_DOCS.parent)}`)" if is_outside else link[0]
+
+    return _LINK.sub(name, text)
+
+
+def _adapt(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] = _without_links_to_the_sources(_DOCS / page, _DIAGRAM.sub(_relations, source[0]))
     if page == "index":
         source[0] += "".join(_navigation(source[0]))
     if page == "keys/README":
@@ -45,4 +72,4 @@ def _add_navigation(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", _add_navigation)
+    app.connect("source-read", _adapt)

@@ -14,4 +14,5 @@ compile() {
 
 compile requirements/run.txt pyproject.toml --extra server --extra fast --extra redis --extra postgres --extra mysql --group build "$@"
 compile requirements/dev.txt pyproject.toml --extra server --extra fast --extra redis --extra postgres --extra mysql --extra testing --group dev --constraints requirements/run.txt "$@"
+compile requirements/docs.txt --group docs --group build --constraints requirements/dev.txt "$@"
 compile requirements/node.txt --group node "$@"

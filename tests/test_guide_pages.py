@@ -4,15 +4,20 @@ import ast
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import yaml
+
+from scripts import pictures
+from tests.servers.node_packages import node_with
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,6 +79,14 @@ def test_every_picture_is_shown() -> None:
     assert {one for one in (DOCS / "pictures").iterdir() if one.is_file()} - shown == set()
 
 
+def test_no_page_has_changed_since_its_pictures_were_taken() -> None:
+    """Look at them, or take new ones; then `python scripts/pictures.py --record` writes down what they show."""
+    assert {one.name.partition("-")[0].removesuffix(".png") for one in (DOCS / "pictures").glob("*.png")} == {
+        *pictures.PACKAGES
+    }
+    assert pictures.changed() == []
+
+
 def test_every_page_is_linked_from_the_index() -> None:
     index = (DOCS / "index.md").read_text()
     pages = [page for page in (*BY_HAND, *DOCS.glob("reference/*.md")) if page.name != "index.md"]
@@ -95,17 +108,53 @@ def test_code_that_does_not_run_alone_is_at_least_valid() -> None:
     """Blocks of `python` run: see `test_project`. Those of `py` show a part of a program."""
     wrong = []
     for language, parse in (
-        ("py", lambda code: compile(code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)),
+        ("py", parse_python),
         ("toml", tomllib.loads),
         ("json", json.loads),
         ("yaml", yaml.safe_load),
+        ("sh", parse_shell),
+        ("bash", parse_shell),
     ):
-        for place, code in blocks(language, pages=BY_HAND):
+        for place, code in blocks(language, pages=[page for page in PAGES if page not in GENERATED]):
             try:
                 parse(code)
-            except (ValueError, SyntaxError, yaml.YAMLError) as error:
+            except (ValueError, SyntaxError, ImportError, yaml.YAMLError) as error:
                 wrong.append(f"{place}: {error}")
     assert wrong == []
+
+
+def parse_python(code: str) -> None:
+    """Its syntax; what it imports of Keystead must exist."""
+    tree = compile(code, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "keystead":
+            for name in node.names:
+                if not hasattr(import_module(str(node.module)), name.name):
+                    import_module(f"{node.module}.{name.name}")
+
+
+def parse_shell(code: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=code, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SyntaxError(done.stderr)
+
+
+def test_javascript_and_typescript_in_the_pages_is_valid() -> None:
+    node, folder = node_with("upstash_clients")
+    look = """
+      const ts = require("typescript");
+      const wrong = JSON.parse(require("fs").readFileSync(0)).flatMap(([place, code]) =>
+        ts.transpileModule(code, { reportDiagnostics: true, fileName: "page.ts" }).diagnostics
+          .map((one) => place + ": " + ts.flattenDiagnosticMessageText(one.messageText, " ")));
+      process.stdout.write(JSON.stringify(wrong));
+    """
+    found = [*blocks("js", "ts")]
+    assert len(found) > 3
+    out = subprocess.check_output(
+        [node, "--eval", look], input=json.dumps([*found, ["broken", "const = 1"]]), text=True, cwd=folder
+    )
+    wrong = json.loads(out)
+    assert {one.partition(":")[0] for one in wrong} == {"broken"}, wrong
 
 
 @cache
@@ -154,7 +203,7 @@ def sentences(page: Path) -> list[str]:
     text = re.sub(r"`[^`]*`", "code", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"^\|.*$", lambda row: row[0].replace("|", "\n\n"), text, flags=re.MULTILINE)
-    return re.split(r"(?<=[.:!?;])[)*]*\s+|\n\s*\n|\n\s*- |\n\s*\d+\. ", text)
+    return re.split(r"(?<=[.!?])[)*]*\s+|\n\s*\n|\n\s*- |\n\s*\d+\. ", text)
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in BY_HAND])

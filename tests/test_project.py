@@ -84,8 +84,17 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
+    """It is in `keystead` only; the images repeat it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert keystead.__version__ == project["version"]
+    assert project["dynamic"] == ["version"]
+    images = [
+        found
+        for path in (ROOT / "deploy").iterdir()
+        for found in re.findall(r"\bkeystead:(\d[\w.]*)", path.read_text())
+    ]
+    assert images == [keystead.__version__] * 3
+    is_beta = "Development Status :: 4 - Beta" in project["classifiers"]
+    assert is_beta == bool(re.search("rc|b", keystead.__version__))
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)

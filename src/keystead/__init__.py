@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from keystead.stores import Store, connect
     from keystead.stores.synchronous import wait
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Cache",

@@ -1,4 +1,4 @@
-"""Deprecated names: they work for one more release, with a DeprecationWarning that names the replacement."""
+"""Deprecated names: they work until the next major version, with a DeprecationWarning that names the replacement."""
 
 import warnings
 from collections.abc import Callable, Mapping

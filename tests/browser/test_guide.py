@@ -1,15 +1,16 @@
 """The guide: built from `docs/` without a warning, served at `/guide`, and searched in a real browser."""
 
+import html
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.built_guide import build_guide
 from tests.integrations.serving import Served, serving
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,6 +25,9 @@ SEARCHED = [
     "sqlite", "gdpr", "erase", "audit", "flask", "django", "fastapi", "starlette", "litestar", "typescript",
     "pub/sub", "atomic", "transaction", "prometheus", "grafana", "docker", "kubernetes", "nginx", "systemd",
     "zero-downtime", "one-time", "magic", "invitation", "openid", "pkce", "troubleshooting", "checklist", "sizing",
+    "rate limit", "session store", "distributed lock", "idempotency key", "sliding window", "token bucket",
+    "session fixation", "refresh token rotation", "background jobs", "cache stampede", "magic link", "share link",
+    "sign in with google", "right to be forgotten", "move to valkey", "typed redis", "unit test", "docker compose",
 ]  # fmt: skip
 
 
@@ -31,13 +35,7 @@ SEARCHED = [
 def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("guide")
     built = folder / "guide"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"),
-            *("--builder", "html", "--doctree-dir", folder / "trees", DOCS, built),
-        ],
-        check=True,
-    )
+    build_guide(DOCS.parent, built, folder / "trees")
     with serving(folder, "guide", module="tests.browser.guide_app", built=str(built)) as served:
         yield served
 
@@ -80,3 +78,26 @@ async def test_a_missing_page_of_the_guide_is_not_found(browser: Browser, guide:
         answer = await used.page.goto(f"{guide.url}/guide/nothing.html")
         assert answer is not None
         assert answer.status == 404
+
+
+def test_every_link_of_the_built_guide_leads_somewhere(guide: Served) -> None:
+    built = guide.output.parent / "guide"
+    pages = {path: path.read_text("utf-8") for path in built.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    wrong, followed = [], 0
+    for path, text in pages.items():
+        for link in re.findall(r'\b(?:href|src)="([^"]*)"', text):
+            address, _, part = html.unescape(link).partition("#")
+            if re.match(r"[a-z]+:", address):
+                continue
+            target = (path.parent / unquote(address.partition("?")[0])).resolve() if address else path
+            followed += 1
+            if not target.is_file() or (part and target in anchors and unquote(part) not in anchors[target]):
+                wrong.append(f"{path.relative_to(built)}: {link}")
+    assert wrong == []
+    assert followed > 1000
+
+
+def test_the_guide_lists_the_relations_that_repository_browsers_draw(guide: Served) -> None:
+    page = (guide.output.parent / "guide" / "keys" / "sharing.html").read_text("utf-8")
+    assert re.search(r"<li>.*receive:edge:index.*\n?.* lists .*receive:edge:meta:\{id\}", page)

@@ -1,5 +1,6 @@
 """The start page, and the pages that it leads to, in a real browser."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -74,6 +75,39 @@ async def test_links_lead_from_the_start_page_to_a_key_document_and_back(browser
         await page.get_by_role("banner").get_by_role("link", name="Keystead").click()
         assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
         assert wrong == []
+
+
+@pytest.mark.main_path
+async def test_each_of_the_three_first_steps_works_at_the_first_click(browser: Browser, server: Keystead) -> None:
+    """A kit to try, the key documents and the console, and an example to copy."""
+    async with opened(browser, server, DESKTOP, "light") as (page, wrong):
+        links = page.locator("ol.next a")
+        names = await links.all_inner_texts()
+        assert names == ["Try a kit", "See the key documents", "console", "Start your own"]
+        arrived = []
+        for name in names:
+            await page.goto(server.url)
+            await page.locator("ol.next").get_by_role("link", name=name, exact=True).click()
+            await page.wait_for_load_state("load")
+            arrived.append((page.url.removeprefix(server.url), await page.get_by_role("heading", level=1).inner_text()))
+        assert arrived == [
+            ("/login", "Sign in"),
+            ("/keys", "Key documents"),
+            ("/console", "Open the console"),
+            ("/#first-steps", "Keystead is running."),
+        ]
+        assert await page.get_by_role("heading", name="Declare your own keys").is_visible()
+        asked = [f"401: {server.url}/console", "console: Failed to load resource"]
+        assert [one for one in wrong if not one.startswith(tuple(asked))] == []
+        wrong.clear()
+        secret = re.search(r"/console/enter#\S+", server.said)
+        assert secret, "the link that the console page asks for was printed"
+        await page.goto(f"{server.url}{secret[0]}")
+        await page.wait_for_url("**/console")
+        await page.goto(server.url)
+        await page.locator("ol.next").get_by_role("link", name="console", exact=True).click()
+        await page.wait_for_url("**/console")
+        assert [one for one in wrong if not one.startswith("303")] == []
 
 
 async def test_a_click_opens_and_closes_a_group_of_commands(browser: Browser, server: Keystead) -> None:

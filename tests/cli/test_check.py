@@ -132,7 +132,7 @@ def test_a_finding_shows_code_place_sentence_remedy_and_link(folder: Path) -> No
     assert first == "error overlap  AppKeys.user (user:{uid})"
     assert "AppKeys.count (user:count)" in sentence
     assert remedy.startswith("  Give one of them another literal")
-    assert link == "  docs/reference/findings.md#overlap"
+    assert link == "  keystead guide findings#overlap"
     assert empty == ""
     assert summary == "2 keyspaces, 3 families: 1 error, 0 warnings"
 

@@ -27,7 +27,7 @@ def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None
     assert result.stderr == ""
     assert "error orphan  lock:u1a" in result.stdout
     assert "AppKeys.lock: it is owned by sess:u1a, which is gone" in result.stdout
-    assert "docs/reference/findings.md#orphan" in result.stdout
+    assert "keystead guide findings#orphan" in result.stdout
     assert "warning unknown-key  tmp:1" in result.stdout
     assert result.stdout.endswith("5 keys: 3 findings\n")
 
@@ -44,7 +44,7 @@ def test_the_summary_groups_findings_by_code_and_all_shows_each(program: Program
     assert lines[0] == "error orphan  9 findings in AppKeys.lock"
     assert sum(line.startswith("  lock:") for line in lines) == 3
     assert "  and 6 more" in lines
-    assert lines.count("  docs/reference/findings.md#orphan") == 1
+    assert lines.count("  keystead guide findings#orphan") == 1
     assert summary.stdout.count("warning unknown-key") == 3
     assert "unknown keys of 2 more shapes" in lines
     assert lines[-2].startswith("--all shows every finding")
@@ -52,7 +52,7 @@ def test_the_summary_groups_findings_by_code_and_all_shows_each(program: Program
     assert len(lines) <= 24
     whole = program.keystead("doctor", "myapp.keys", "--all").stdout
     assert whole.count("error orphan  lock:") == 9
-    assert whole.count("docs/reference/findings.md#orphan") == 9
+    assert whole.count("keystead guide findings#orphan") == 9
     assert whole.count("warning unknown-key") == 5
     assert "--all" not in whole
     one = program.keystead("doctor", "myapp.keys", "--examples", "1").stdout

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from keystead.cli import guide_command
-from keystead.schema.finding import CODES
+from keystead.schema.finding import CODES, Finding
 from tests.cli.program import Program
 
 
@@ -23,6 +23,38 @@ def test_every_link_of_a_finding_opens_its_page(program: Program) -> None:
     assert page.stem == "findings"
     assert address.fragment == "overlap"
     assert all(code.link.startswith("docs/reference/findings.md#") for code in CODES.values())
+
+
+def test_the_command_that_a_finding_names_opens_its_page(program: Program) -> None:
+    finding = Finding("overlap", "two families", "They collide.", "Rename one.")
+    page = Path(urlsplit(address_of(program, *finding.guide.split()[2:])).path)
+    assert (page.parent.name, page.stem) == ("reference", "findings")
+
+
+def test_every_page_is_found_by_its_path_and_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page of the first folder precedes one of the same name below it: `sessions` is the page that explains them."""
+    docs = Path(__file__).parents[2] / "docs"
+    monkeypatch.setattr(guide_command, "_BUILT", docs / "nothing")
+    pages = [path.relative_to(docs) for path in docs.rglob("*.md")]
+    upper = {path.stem for path in pages if len(path.parts) == 1}
+    wrong = []
+    for page in pages:
+        for form in [
+            f"docs/{page}",
+            str(page),
+            str(page.with_suffix("")),
+            *([] if page.stem in upper else [page.stem]),
+        ]:
+            guide_command.guide(form)
+            if capsys.readouterr().out != f"{(docs / page).as_uri()}\n":
+                wrong.append(form)
+    for name in upper:
+        guide_command.guide(name)
+        if capsys.readouterr().out != f"{(docs / name).as_uri()}.md\n":
+            wrong.append(name)
+    assert wrong == []
 
 
 def test_without_a_page_it_opens_the_first_one(program: Program) -> None:

@@ -1,6 +1,8 @@
 """`keystead init`: what it writes runs, passes its own test, `keystead check` and ruff; it overwrites nothing."""
 
+import inspect
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from keystead.cli.project_files import project_files
+from keystead.stores.store_urls import SCHEMES
 from tests import forking
 from tests.cli.program import Program, assert_one_sentence
 from tests.cli.test_asking import Terminal
@@ -98,6 +102,18 @@ def test_it_writes_no_password_and_no_unknown_store(tmp_path: Path) -> None:
     assert "s3cret" not in secret.stderr
     assert_one_sentence(run_init(tmp_path, "--store", "nothing://x"), 2, "nothing")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_hold_the_keys_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    assert_one_sentence(run_init(tmp_path, "--store", "memcached://localhost:11211"), 2, "does not fit memcached://")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_read_me_installs_the_driver_of_every_store() -> None:
+    for scheme, make in SCHEMES.items():
+        needed = re.search(r'from_extra\("(\w+)"', inspect.getsource(make))
+        extras = f"keystead[cli,{needed[1]}]" if needed else "keystead[cli]"
+        assert extras in project_files("App", False, f"{scheme}://somewhere")["README.md"], scheme
 
 
 def test_json_names_the_files_and_the_commands(tmp_path: Path) -> None:

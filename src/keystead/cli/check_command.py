@@ -180,7 +180,7 @@ def _print(
     for finding in findings:
         style = "bold red" if finding.severity == "error" else "bold yellow"
         console.print(Text.assemble((f"{finding.severity} {finding.code}", style), "  ", (finding.where, "bold")))
-        for line in (Text(finding.sentence), Text(finding.remedy), Text(finding.link, "dim")):
+        for line in (Text(finding.sentence), Text(finding.remedy), Text(finding.guide, "dim")):
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
         console.print()
     for runs, heading in _RUNS.items():

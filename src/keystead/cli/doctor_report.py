@@ -102,7 +102,7 @@ def _print_group(console: Console, report: Report, group: Sequence[Found], examp
         _print_indented(console, Text(f"not repaired: {note}"))
     elif repaired < report.count(first.code):
         _print_indented(console, Text(first.remedy))
-    _print_indented(console, Text(first.link, "dim"))
+    _print_indented(console, Text(first.guide, "dim"))
     console.print()
 
 
@@ -119,7 +119,7 @@ def _print_one(console: Console, found: Found, is_brief: bool = False) -> None:
     elif not found.fixed:
         _print_indented(console, Text(finding.remedy))
     if not found.fixed:
-        _print_indented(console, Text(finding.link, "dim"))
+        _print_indented(console, Text(finding.guide, "dim"))
     console.print()
 
 

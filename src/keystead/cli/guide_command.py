@@ -27,19 +27,30 @@ def guide(page: Annotated[str, typer.Argument(metavar="PAGE", help=_PAGE_HELP, s
 
       keystead guide troubleshooting
 
-      keystead guide docs/reference/findings.md#overlap
+      keystead guide findings#overlap
     """
     folder, ending = (_BUILT, ".html") if (_BUILT / "index.html").is_file() else (_SOURCES, ".md")
-    pages = {path.stem: path for path in sorted(folder.rglob(f"*{ending}"), reverse=True)}
+    pages = _pages(folder, ending)
     if not pages:
         fail("this installation has no guide; it is in the folder docs of the sources.")
-    name, _, anchor = page.partition("#")
-    stem = Path(name).stem
-    if stem not in pages:
-        near = get_close_matches(stem, pages, 1)
+    path, _, anchor = page.partition("#")
+    name = path.removeprefix("./").removeprefix("docs/").removesuffix(ending).removesuffix(".md").strip("/")
+    if name not in pages:
+        near = get_close_matches(name, pages, 1)
         advice = f"did you mean {near[0]}?" if near else "`keystead guide` opens the first one."
         fail(f"{page} is not a page of the guide; {advice}", USAGE_ERROR)
-    address = pages[stem].as_uri() + (f"#{anchor}" if anchor else "")
+    address = pages[name].as_uri() + (f"#{anchor}" if anchor else "")
     typer.echo(address)
     if sys.stdout.isatty():
         webbrowser.open(address)
+
+
+def _pages(folder: Path, ending: str) -> dict[str, Path]:
+    """The pages by path without ending, such as `reference/errors`, and by their last word if no page above has it.
+
+    Many are called `README` or have the name of a part: `sessions` is the page that explains sessions.
+    """
+    found = sorted(folder.rglob(f"*{ending}"), key=lambda path: (len(path.parts), path))
+    by_path = {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
+    by_word = {path.stem: path for path in reversed(found)}
+    return by_word | by_path

@@ -19,8 +19,8 @@ from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json
-from keystead.cli.project_files import project_files
-from keystead.errors import KeysteadError
+from keystead.cli.project_files import fit, project_files
+from keystead.errors import DoesNotFit, KeysteadError
 from keystead.stores import connect
 
 
@@ -112,7 +112,9 @@ def _check_store(url: str) -> None:
     if password:
         fail("the URL contains a password, which a project must not; set KEYSTEAD_STORE where it runs", USAGE_ERROR)
     try:
-        connect(url)
+        fit(connect(url))
+    except DoesNotFit as error:
+        fail(f"{str(error).splitlines()[0]}. Name another store", USAGE_ERROR)
     except KeysteadError as error:
         fail(str(error), USAGE_ERROR)
 

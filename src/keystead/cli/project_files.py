@@ -1,7 +1,9 @@
 """The files that `keystead init` writes."""
 
 import json
-from typing import Final
+from typing import Any, Final
+
+from keystead.stores import Store
 
 _KEYS: Final = '''"""The keys of this application: each is declared once, with its value and lifetime."""
 
@@ -168,10 +170,28 @@ keystead.secrets.toml
 """
 
 
+# The extra with the driver, by the beginning of the URL of the store.
+_DRIVERS: Final = {
+    "redis": "redis",
+    "valkey": "redis",
+    "postgres": "postgres",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "cloudflare": "cloudflare",
+}
+
+
+def fit(store: Store) -> None:
+    """Raises DoesNotFit, with the reason, if the keys of the project do not fit the store."""
+    names: dict[str, Any] = {"__name__": "keys"}
+    exec(_KEYS, names)  # noqa: S102 - the text above
+    names["AppKeys"](store)
+
+
 def project_files(name: str, is_web: bool, store: str) -> dict[str, str]:
     """The text of each file of a project, by its name."""
-    fast = ",redis" if store.startswith("redis") else ""
-    extras = f"[{'server' if is_web else 'cli'}{fast}]"
+    driver = next((extra for scheme, extra in _DRIVERS.items() if store.startswith(scheme)), "")
+    extras = f"[{'server' if is_web else 'cli'}{driver and ','}{driver}]"
     values = {
         "%OPERATIONS%": _OPERATIONS,
         "%TITLE%": json.dumps(name, ensure_ascii=False),

@@ -59,6 +59,11 @@ class Finding:
     def link(self) -> str:
         return CODES[self.code].link
 
+    @property
+    def guide(self) -> str:
+        """The command that opens the catalogue page."""
+        return f"keystead guide findings#{self.code}"
+
     def as_json(self) -> dict[str, str | None]:
         """For `--json`: every field, and the catalogue entry of the code."""
         return {

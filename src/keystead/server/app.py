@@ -170,7 +170,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     if settings.development:
         add_key_documents(app)
         add_reference_page(app)
-        app.state.has_guide = add_guide(app)
+        add_guide(app)
     add_preferences(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     _add_assets(app)

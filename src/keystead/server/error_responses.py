@@ -21,7 +21,7 @@ from keystead.http.accept import prefers_html
 from keystead.http.pages import PAGE_HEADERS
 from keystead.http.refusals import CODE_ALIAS, CODES, Refusal, code_of, refusal_with
 from keystead.schema.unreadable import log_unreadable
-from keystead.server.page_frame import page_frame
+from keystead.server.page_frame import GUIDE, page_frame
 from keystead.server.page_templates import render
 from keystead.server.route_table import allowed_methods
 
@@ -98,6 +98,7 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
         code=refusal.code,
         request_id=scope.get("state", {}).get("request_id", ""),
         can_sign_in=refusal.sign_in_helps and header is not None and header.user is None,
+        has_guide=any(link.path == GUIDE for link in frame.links),
         can_retry=refusal.status >= 500 and frame.here != "/",
     )
     return HTMLResponse(page, refusal.status, headers=PAGE_HEADERS)

@@ -15,6 +15,7 @@ from keystead.kits.identity import PageHeader, page_header
 from keystead.kits.language import Speaker, choose_language
 
 CATALOGUE: Final = Catalogue(Path(__file__).parent)
+GUIDE: Final = "/guide/"
 THEMES: Final = {"system": message("As the system"), "light": message("Light"), "dark": message("Dark")}
 
 
@@ -82,7 +83,6 @@ def _links(state: Any, say: Speaker) -> list[PageLink]:
     if any(kit.name == "console" for kit in state.running):
         links.append(PageLink("/console", message("Console"), "console"))
     if state.settings.development:
-        if getattr(state, "has_guide", False):
-            links.append(PageLink("/guide/", message("Guide"), "book"))
+        links.append(PageLink(GUIDE, message("Guide"), "book"))
         links.append(PageLink("/reference", message("Reference"), "list"))
     return [*links, PageLink("/docs", "API", "code")]
