@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -37,6 +38,7 @@ def _navigation(index: str) -> Iterator[str]:
         yield "\n".join(["", "```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```", ""])
 
 
+_LANGUAGES = ("ja", "ko")  # the folders of translated pages
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _NODE = re.compile(r'^ +(\w+)\["(.*?)<br>', re.MULTILINE)
 _EDGE = re.compile(r"^ +(\w+) \S+\|(.+?)\| (\w+)$", re.MULTILINE)
@@ -66,10 +68,21 @@ def _adapt(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = _without_links_to_the_sources(_DOCS / page, _DIAGRAM.sub(_relations, source[0]))
     if page == "index":
         source[0] += "".join(_navigation(source[0]))
+    if page == "tutorial":
+        source[0] += "\n".join(
+            ["", "```{toctree}", ":hidden:", "", *(f"{one}/tutorial" for one in _LANGUAGES), "```", ""]
+        )
     if page == "keys/README":
         others = sorted(name for name in app.env.found_docs if name.startswith("keys/") and name != page)
         source[0] += "\n".join(["", "```{toctree}", ":hidden:", "", *(f"/{name}" for name in others), "```", ""])
 
 
+def _set_language(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    folder = page.partition("/")[0]
+    if folder in _LANGUAGES:
+        context["language"] = folder
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", _adapt)
+    app.connect("html-page-context", _set_language)

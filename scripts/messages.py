@@ -6,17 +6,22 @@ are removed; `tests/test_messages.py` lists what is still to translate.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
+import typer
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 
 from keystead.catalogue import LANGUAGES
+from keystead.cli import _add_commands, app
+from keystead.cli.flags import file_of, help_texts
 from keystead.http.refusals import CODES
 from keystead.server.reference_page import guarantee_texts
 from keystead.stores.commands import TABLE
@@ -30,7 +35,8 @@ KEYWORDS: Final[dict[str, tuple[int, int] | None]] = {
     "plural": (1, 2),
     "say_plural": (1, 2),
 }
-METHODS: Final = {".py": "python", ".html": "jinja2.ext:babel_extract", ".js": "javascript"}
+_CLI: Final = PACKAGE / "cli"
+METHODS: Final = {".py": "", ".html": "jinja2.ext:babel_extract", ".js": "javascript"}
 _HEADER: Final = """\
 msgid ""
 msgstr ""
@@ -52,6 +58,10 @@ def messages_of(folder: Path) -> Catalog:
     """All messages of the code in a folder."""
     found = Catalog()
     for path in _files(folder):
+        if path.suffix == ".py":
+            for own in _messages_in_python(path):
+                found.add(own, locations=[(path.relative_to(folder).as_posix(), 1)])
+            continue
         with path.open("rb") as file:
             method = METHODS[path.suffix]
             options = {"encoding": "utf-8"}
@@ -59,10 +69,46 @@ def messages_of(folder: Path) -> Catalog:
                 text = message
                 if text and text != ("", ""):
                     found.add(text, locations=[(path.relative_to(folder).as_posix(), line)])
-    if folder.name == "server":
-        for text, place in _messages_in_data():
-            found.add(text, locations=[(place, 1)])
+    for text, place in _messages_in_data() if folder.name == "server" else _messages_in_help(folder):
+        found.add(text, locations=[(place, 1)])
     return found
+
+
+def _messages_in_python(path: Path) -> Iterator[str | tuple[str, str]]:
+    """Also those within f-strings, which Babel finds only on some versions of Python."""
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    for node in sorted(nodes, key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name not in KEYWORDS:
+            continue
+        texts = [one.value for one in node.args[:2] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if KEYWORDS[name] is None and texts:
+            yield texts[0]
+        elif len(texts) == 2:
+            yield texts[0], texts[1]
+
+
+def _messages_in_help(folder: Path) -> Iterator[tuple[str, str]]:
+    """The help of the commands that are written in a folder. The command line has what its kits share with it."""
+    own = [command for command in _commands() if file_of(command).parent == folder]
+    shared = set() if folder == _CLI else {text for text, _ in _messages_in_help(_CLI)}
+    for command in own:
+        yield from ((text, file_of(command).name) for text in help_texts(command) if text not in shared)
+
+
+@cache
+def _commands() -> list[Any]:
+    if not app.registered_commands:
+        _add_commands(["--help"])
+    return list(_below(typer.main.get_command(app)))
+
+
+def _below(command: Any) -> Iterator[Any]:
+    yield command
+    for one in getattr(command, "commands", {}).values():
+        yield from _below(one)
 
 
 def _files(folder: Path) -> Iterator[Path]:

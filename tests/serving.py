@@ -96,7 +96,13 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     No process keeps what it compiled: of a module that a test writes twice in one second, the first would be run again.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
-    fixed = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "COLUMNS": "120"}
+    fixed = {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NO_COLOR": "1",
+        "COLUMNS": "120",
+        "LC_ALL": "C.UTF-8",  # the command line speaks the language of the locale
+    }
     return {**own, **fixed, **(extra or {})}
 
 

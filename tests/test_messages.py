@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keystead.catalogue import LANGUAGES, Catalogue
-from keystead.kits.language import Speaker
+from keystead.catalogue import LANGUAGES, Catalogue, Speaker, language_of_environment
 from scripts import messages
 from tests.servers.node_packages import node_with
 
@@ -19,8 +18,27 @@ KITS = messages.PACKAGE / "kits"
 SCRIPT_TABLES = (KITS / "teamwork/assets/teamwork-words.js", KITS / "widgets/components/words.js")
 
 
+# The folders whose code speaks to people.
+TRANSLATED_FOLDERS = {
+    "cli",
+    "demo",
+    "kits/login",
+    "kits/membership",
+    "kits/sessiondata",
+    "kits/sharing",
+    "kits/teamwork",
+    "kits/widgets",
+    "schema/docs",
+    "server",
+}
+
+
 def placeholders(text: str) -> list[str]:
     return sorted(PLACEHOLDER.findall(text))
+
+
+def test_every_folder_that_speaks_to_people_has_a_catalogue() -> None:
+    assert {one.relative_to(messages.PACKAGE).as_posix() for one in messages.folders()} == TRANSLATED_FOLDERS
 
 
 def test_every_message_of_the_code_is_translated_and_no_translation_is_unused() -> None:
@@ -72,6 +90,36 @@ def test_tables_in_scripts_have_the_same_texts_in_each_language() -> None:
         assert len(english) > 20
         assert japanese == english, path
         assert korean == english, path
+
+
+def test_a_catalogue_is_read_as_by_babel() -> None:
+    for folder in messages.folders():
+        for language in LANGUAGES[1:]:
+            entries = [one for one in messages.read_catalogue(folder / "locale" / f"{language}.po") if one.id]
+            catalogue = Catalogue(folder)
+            assert {
+                one: catalogue.find(language, one) for one in (messages.first_form(each.id) for each in entries)
+            } == {messages.first_form(one.id): messages.first_form(one.string or "") for one in entries}, folder
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "ja_JP.UTF-8"}, "ja"),
+        ({"LANG": "ko"}, "ko"),
+        ({"LANG": "de_DE.UTF-8"}, "en"),
+        ({"LANG": "jam_JM"}, "en"),
+        ({"LANG": "ja_JP.UTF-8", "LC_MESSAGES": "ko_KR.UTF-8"}, "ko"),
+        ({"LANG": "ja_JP.UTF-8", "LC_MESSAGES": "ko_KR.UTF-8", "LC_ALL": "C"}, "en"),
+        ({"LC_ALL": "C.UTF-8", "KEYSTEAD_LANGUAGE": "ja"}, "ja"),
+        ({"LANG": "ja_JP.UTF-8", "LC_ALL": "", "KEYSTEAD_LANGUAGE": ""}, "ja"),
+    ],
+)
+def test_a_terminal_has_the_language_of_the_setting_and_else_of_the_locale(
+    environment: dict[str, str], language: str
+) -> None:
+    assert language_of_environment(environment) == language
 
 
 @pytest.fixture

@@ -61,6 +61,16 @@ def test_without_a_page_it_opens_the_first_one(program: Program) -> None:
     assert Path(urlsplit(address_of(program)).path).stem == "index"
 
 
+def test_a_translated_page_opens_in_the_language_of_the_terminal(program: Program) -> None:
+    for language, folder in (("en", "docs"), ("ja", "ja"), ("ko", "ko")):
+        shown = program.keystead("guide", "tutorial", KEYSTEAD_LANGUAGE=language)
+        path = Path(urlsplit(shown.stdout.strip()).path)
+        assert (path.stem, path.parent.name) == (
+            "tutorial",
+            folder if path.suffix == ".md" or language != "en" else "guide",
+        )
+
+
 def test_a_misspelt_page_is_a_usage_error_with_the_nearest_one(program: Program) -> None:
     shown = program.keystead("guide", "sesions")
     assert (shown.returncode, shown.stdout) == (2, "")

@@ -15,7 +15,17 @@ from tests.cli.program import Program, assert_one_sentence, output
 from tests.serving import environment
 
 # What a list of commands needs none of.
-SLOW = ("pydantic", "keystead.schema", "keystead.stores", "keystead.server", "sqlite3", "asyncio", "fastapi", "jinja2")
+SLOW = (
+    "pydantic",
+    "keystead.schema",
+    "keystead.stores",
+    "keystead.server",
+    "sqlite3",
+    "asyncio",
+    "fastapi",
+    "jinja2",
+    "babel",
+)
 KEYSPACES = ("check", "doctor", "docs", "export", "watch", "audit", "console", "gateway", "show", "delete", "erase")
 NO_JSON = {"serve", "guide", "gateway run", "console run"}
 
@@ -44,8 +54,9 @@ def test_the_help_and_the_version_import_nothing_slow() -> None:
         "import sys; from keystead.__main__ import main; sys.argv = ['keystead', sys.argv[1]]\n"
         "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     )
-    for option in ("-h", "--version"):
-        ran = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, env=environment({}))
+    for option, language in (("-h", "en"), ("-h", "ja"), ("--version", "ko")):
+        env = environment({"KEYSTEAD_LANGUAGE": language})
+        ran = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, env=env)
         assert ran.returncode == 0, ran.stderr
         imported = set(ran.stderr.split())
         assert "keystead.cli" in imported

@@ -12,7 +12,8 @@ import typer
 
 import keystead
 from keystead.cli.exit import USAGE_ERROR, fail
-from keystead.cli.flags import HELP_OPTIONS, NO_VALUE, Command, CommandGroup
+from keystead.cli.flags import HELP_OPTIONS, NO_VALUE, Command, CommandGroup, translate_typer
+from keystead.cli.terminal_language import say
 from keystead.errors import MissingExtra
 from keystead.extras import EXTRAS
 from keystead.kits import COMMANDS as KIT_COMMANDS
@@ -171,11 +172,12 @@ def _run(arguments: Sequence[str]) -> None:
     except ImportError as error:
         if not (error.name or "").startswith(EXTRAS["server"]):
             raise
-        fail('this command needs packages that are not installed: pip install "keystead[server]"', USAGE_ERROR)
+        fail(say('this command needs packages that are not installed: pip install "keystead[server]"'), USAGE_ERROR)
 
 
 def main() -> None:
     """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
+    translate_typer()
     arguments = _arguments_to_complete() if _COMPLETE in os.environ else sys.argv[1:]
     try:
         _run(arguments)

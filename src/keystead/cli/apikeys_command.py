@@ -13,6 +13,7 @@ import typer
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import print_issued, print_json
 from keystead.cli.keyspace_arguments import Json, Stores, check_roles, open_keyspaces, open_stores, run
+from keystead.cli.terminal_language import say
 from keystead.kits.sessiondata import SessionDataKeys
 from keystead.parts.apikeys import ApiKeys, id_of
 from keystead.schema.times import moment
@@ -66,10 +67,18 @@ def list_keys(store: Stores = None, as_json: Json = False) -> None:
         if as_json:
             print_json([asdict(one) for one in found])
         elif not found:
-            typer.echo("there are no API keys")
+            typer.echo(say("there are no API keys"))
         else:
             for one in found:
-                typer.echo(f"{one.id}  user {one.user_id}  since {moment(one.made_ms):%Y-%m-%d %H:%M} UTC  {one.name}")
+                typer.echo(
+                    say(
+                        "{id}  user {user_id}  since {moment} UTC  {name}",
+                        id=one.id,
+                        user_id=one.user_id,
+                        moment=f"{moment(one.made_ms):%Y-%m-%d %H:%M}",
+                        name=one.name,
+                    )
+                )
         return 0
 
     run(work)
@@ -100,7 +109,9 @@ def revoke_key(
         if as_json:
             print_json({"revoked": revoked})
         else:
-            typer.echo("revoked" if revoked else "there is no such API key; `keystead apikeys list` shows them")
+            typer.echo(
+                say("revoked") if revoked else say("there is no such API key; `keystead apikeys list` shows them")
+            )
         return 0 if revoked else 1
 
     run(work)

@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
+from rich.cells import cell_len
 
+from keystead.catalogue import message
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, MoreKeyspaces, Stores, Targets, keyspaces, open_keyspaces, run
+from keystead.cli.terminal_language import say
 from keystead.errors import BadDeclaration, StoreUnavailable, printable
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
@@ -33,7 +36,14 @@ _POLL_EVERY_S: Final = 0.5
 _SCAN_EVERY_POLLS: Final = 20  # keys of patterns are found by a scan
 _CLOCK_SKEW_MAX_MS: Final = 3_600_000  # between the store, which makes ids, and the writer of an entry
 _LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be shown
-_COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
+_COLUMNS: Final = (
+    message("time (UTC)"),
+    message("event"),
+    message("who"),
+    message("what"),
+    message("where"),
+    message("why"),
+)
 
 Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, such as link-issued.")]
 Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only entries whose actor contains this.")]
@@ -71,7 +81,7 @@ def audit(
     """
     classes = [cls for cls in keyspaces(targets, more) if any(map(_is_audit, cls.families.values()))]
     if not classes:
-        fail("none of these keyspaces has an audit log: Log(..., AuditEntry, ...)", USAGE_ERROR)
+        fail(say("none of these keyspaces has an audit log: Log(..., AuditEntry, ...)"), USAGE_ERROR)
     wanted = _Wanted(event, who, what, _since_ms(since))
     shown_as = _Lines() if as_json else _Table()
 
@@ -102,11 +112,11 @@ async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
             found = await trails.newer()
         except StoreUnavailable as error:
             if not is_down:
-                typer.echo(f"keystead: {error}; retrying until it answers", err=True)
+                typer.echo(f"keystead: {say('{error}; retrying until it answers', error=error)}", err=True)
             is_down = True
             continue
         if is_down:
-            typer.echo("keystead: the store is back", err=True)
+            typer.echo(f"keystead: {say('the store is back')}", err=True)
         is_down = False
         shown_as.show(found, following=True)
 
@@ -289,19 +299,19 @@ class _Table:
         rows = [_row(one) for one in found]
         if not self._widths:
             if not rows and not following:
-                typer.echo("there are no such entries")
+                typer.echo(say("there are no such entries"))
                 return
-            self._widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-            rows.insert(0, _COLUMNS)
+            rows.insert(0, tuple(map(say, _COLUMNS)))
+            self._widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
-            cells = (text.ljust(width) for text, width in zip(row, self._widths, strict=True))
+            cells = (text + " " * (width - cell_len(text)) for text, width in zip(row, self._widths, strict=True))
             typer.echo("  ".join(cells).rstrip())
 
 
 def _row(found: _Found) -> tuple[str, ...]:
     when = f"{moment(found.at_ms):%Y-%m-%d %H:%M:%S}"
     if found.entry is None:
-        return (when, "(unreadable)", "", printable(found.key), "", "run keystead doctor")
+        return (when, say("(unreadable)"), "", printable(found.key), "", say("run keystead doctor"))
     entry = found.entry
     # Other programs can write to the log, so escape terminal control characters.
     return (when, *(printable(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

@@ -13,10 +13,11 @@ from keystead import connect
 from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, require_database, run
 from keystead.cli.priority import lower_priority
+from keystead.cli.terminal_language import plural, say
 from keystead.cli.transfers import (
     Display,
     Match,
@@ -63,14 +64,14 @@ def backup(
       keystead backup keys.backup --resume
     """
     if resume and overwrite:
-        fail("--resume continues a backup, and --overwrite starts over; use one of them", USAGE_ERROR)
+        fail(say("--resume continues a backup, and --overwrite starts over; use one of them"), USAGE_ERROR)
     url = store_url(store)
     require_database(url)
     began = time.monotonic()
 
     async def work() -> int:
         lower_priority()
-        with stop_on_signals(lambda: f"stopped; {_advice(file)}"), Display() as display:
+        with stop_on_signals(lambda: say("stopped; {advice}", advice=_advice(file))), Display() as display:
             async with connect(with_timeout(url)) as opened:
                 await announce_reading(opened, part=match != "*")
                 try:
@@ -93,21 +94,41 @@ def backup(
 def _advice(file: Path) -> str:
     """What to do after an interruption."""
     if part_of(file).exists():
-        return f"the keys saved so far are in {part_of(file)}; --resume continues"
-    return "nothing was saved"
+        return say("the keys saved so far are in {file}; --resume continues", file=part_of(file))
+    return say("nothing was saved")
 
 
 def _print(saved: Saved, took_s: float) -> None:
-    typer.echo(f"saved {pluralize(saved.keys, 'key')} of {saved.header.store} in {saved.file}")
+    typer.echo(
+        say(
+            "saved {keys} of {store} in {file}",
+            keys=plural("{count} key", "{count} keys", saved.keys),
+            store=saved.header.store,
+            file=saved.file,
+        )
+    )
     if saved.keys:
         typer.echo("  " + ", ".join(f"{count:,} {kind}" for kind, count in saved.kinds.items() if count))
     if saved.kept:
-        typer.echo(f"  {saved.kept:,} of them before the interruption")
+        typer.echo(say("  {kept} of them before the interruption", kept=f"{saved.kept:,}"))
     rate = (saved.keys - saved.kept) / max(took_s, 0.001)
-    typer.echo(f"  {saved.size_bytes / 1_000_000:,.1f} MB, {took_s:,.1f} s, {rate:,.0f} keys a second")
+    typer.echo(
+        say(
+            "  {size} MB, {took_s} s, {rate} keys a second",
+            size=f"{saved.size_bytes / 1_000_000:,.1f}",
+            took_s=f"{took_s:,.1f}",
+            rate=f"{rate:,.0f}",
+        )
+    )
     left_out = saved.left_out
     if left_out.count:
-        print_problem(f"left out {pluralize(left_out.count, 'key')} that could never be restored:", left_out.examples)
+        print_problem(
+            say(
+                "left out {keys} that could never be restored:",
+                keys=plural("{count} key", "{count} keys", left_out.count),
+            ),
+            left_out.examples,
+        )
 
 
 def _name_other_stores(url: str) -> None:
@@ -115,10 +136,16 @@ def _name_other_stores(url: str) -> None:
     settings = Settings()
     for role, other in settings.store_urls.items():
         if other != url:
-            typer.echo(f"not included, the store of the role {role}: keystead backup FILE --store {role}", err=True)
+            typer.echo(
+                say(
+                    "not included, the store of the role {role}: keystead backup FILE --store {role}",
+                    role=role,
+                ),
+                err=True,
+            )
     tables = settings.database_url or ""
     file = Path(unquote(tables.removeprefix("sqlite:///").partition("?")[0]))
     if tables.startswith("sqlite:///") and file.exists():
-        typer.echo(f"not included, the relational tables: sqlite3 {file} '.backup COPY'", err=True)
+        typer.echo(say("not included, the relational tables: sqlite3 {file} '.backup COPY'", file=file), err=True)
     elif settings.database is not None:
-        typer.echo("not included, the relational tables: back up their database with its own tool", err=True)
+        typer.echo(say("not included, the relational tables: back up their database with its own tool"), err=True)

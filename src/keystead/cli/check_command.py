@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from keystead.catalogue import message
 from keystead.cli.exit import FAILED
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import (
     NAMED,
     Json,
@@ -25,6 +26,7 @@ from keystead.cli.keyspace_arguments import (
     run,
     source_location,
 )
+from keystead.cli.terminal_language import plural, say
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
@@ -39,10 +41,12 @@ _CLUSTER_HELP = "Also report what differs in a cluster, where two keys may be in
 
 _UNBROKEN = 100_000
 _RUNS = {
-    "atomic": "Procedures that are one atomic step",
-    "ordered": "Procedures that run in order across slots, and what repairs an interruption",
-    "refused": "Procedures that are refused across slots",
-    "unknown": "Procedures whose steps are not known in advance: one atomic step if their keys are in one slot",
+    "atomic": message("Procedures that are one atomic step"),
+    "ordered": message("Procedures that run in order across slots, and what repairs an interruption"),
+    "refused": message("Procedures that are refused across slots"),
+    "unknown": message(
+        "Procedures whose steps are not known in advance: one atomic step if their keys are in one slot"
+    ),
 }
 
 Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
@@ -135,9 +139,9 @@ class _NearReads:
 
     def __str__(self) -> str:
         descriptions = {
-            "exact": "never behind",
-            "bounded": f"at most {in_words(self.bound_ms)} behind",
-            "none": "read from the store each time, because it does not report changes",
+            "exact": say("never behind"),
+            "bounded": say("at most {duration} behind", duration=in_words(self.bound_ms)),
+            "none": say("read from the store each time, because it does not report changes"),
         }
         return f"{self.family}: {descriptions[self.reads]} ({self.store})"
 
@@ -187,14 +191,14 @@ def _print(
         matching = [one for one in procedures if one.runs == runs]
         if not matching:
             continue
-        console.print(Text(heading, "bold"))
+        console.print(Text(say(heading), "bold"))
         for one in matching:
             console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
             if one.not_compiled:
-                console.print(Text(f"    planned at each call: {one.not_compiled}", "dim"))
+                console.print(Text(say("    planned at each call: {why}", why=one.not_compiled), "dim"))
         console.print()
     if near:
-        console.print(Text("Near reads, from a copy in the process:", "bold"))
+        console.print(Text(say("Near reads, from a copy in the process:"), "bold"))
         for reads in near:
             console.print(Text(f"  {reads}"))
         console.print()
@@ -202,14 +206,16 @@ def _print(
 
 
 def _summary(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> str:
-    looked_at = f"{pluralize(len(declared), 'keyspace')}, {pluralize(_count(declared), 'family', 'families')}"
+    families = plural("{count} family", "{count} families", _count(declared))
+    looked_at = f"{plural('{count} keyspace', '{count} keyspaces', len(declared))}, {families}"
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = len(findings) - errors
     if not findings:
-        return f"{looked_at}: no findings"
+        return f"{looked_at}: {say('no findings')}"
+    warned = plural("{count} warning", "{count} warnings", warnings)
     if not errors:
-        return f"{looked_at}: {pluralize(warnings, 'warning')}, and the check fails on warnings too"
-    return f"{looked_at}: {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}"
+        return f"{looked_at}: {say('{warnings}, and the check fails on warnings too', warnings=warned)}"
+    return f"{looked_at}: {plural('{count} error', '{count} errors', errors)}, {warned}"
 
 
 def _count(declared: Sequence[type[Keyspace]]) -> int:

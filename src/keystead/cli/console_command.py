@@ -23,6 +23,7 @@ from keystead.cli.keyspace_arguments import (
 )
 from keystead.cli.operator import operator
 from keystead.cli.serve_command import run_server, stores_by_role
+from keystead.cli.terminal_language import say
 from keystead.console.console_access import LINK_LIFETIME, ROLES, ConsoleAccess
 from keystead.console.console_keys import ConsoleKeys
 from keystead.server.settings_sources import CONFIG_VARIABLE
@@ -94,7 +95,7 @@ def create_link(
     """
     granted = next((one for one in ROLES if one == role), None)
     if granted is None:
-        fail(f"--role takes {', '.join(ROLES)}, not {role!r}", USAGE_ERROR)
+        fail(say("--role takes {names}, not {role}", names=", ".join(ROLES), role=repr(role)), USAGE_ERROR)
 
     async def work() -> int:
         settings = settings_for(store, **({} if public_url is None else {"public_url": public_url}))
@@ -110,7 +111,7 @@ def create_link(
             print_json({"link": link, "role": granted, "works_for": str(LINK_LIFETIME)})
             return 0
         typer.echo(link)
-        typer.echo(f"It works once, within {LINK_LIFETIME}.", err=True)
+        typer.echo(say("It works once, within {lifetime}.", lifetime=LINK_LIFETIME), err=True)
         return 0
 
     run(work)

@@ -10,15 +10,17 @@ from typing import Annotated
 import typer
 
 from keystead import connect
+from keystead.catalogue import message
 from keystead.cli.billing import announce_copy, announce_survey
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import Json, is_missing, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.private_files import private_files
+from keystead.cli.terminal_language import plural, say
 from keystead.cli.transfers import (
     Display,
     Match,
@@ -57,7 +59,7 @@ ProgressFile = Annotated[
     Path | None, typer.Option("--progress", metavar="PATH", help=_PROGRESS_HELP, show_default=False)
 ]
 
-_CONTINUE = "the copied keys stay; run the same command again to continue"
+_CONTINUE = message("the copied keys stay; run the same command again to continue")
 
 
 def copy(
@@ -99,13 +101,13 @@ def copy(
     """
     if dry_run and (follow or overwrite or start_over or allow_empty):
         fail(
-            "--dry-run writes nothing; use it without --follow, --overwrite, --start-over and --allow-empty",
+            say("--dry-run writes nothing; use it without --follow, --overwrite, --start-over and --allow-empty"),
             USAGE_ERROR,
         )
 
     async def work() -> int:
         source_url, target_url = resolve_url(from_), resolve_url(to)
-        require_database(source_url, "name another as FROM")
+        require_database(source_url, say("name another as FROM"))
         refuse_without_terminal(yes, dry_run, "copied")
         lower_priority()
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
@@ -128,7 +130,7 @@ async def _survey(source_url: str, target_url: str, path: Path, match: str, as_j
     """Make a dry run."""
     # A missing database would be created empty.
     opened_url = "memory://" if is_missing(target_url) else target_url
-    with stop_on_signals(lambda: "stopped; nothing was written"), Display() as display:
+    with stop_on_signals(lambda: say("stopped; nothing was written")), Display() as display:
         async with connect(with_timeout(source_url)) as source, connect(with_timeout(opened_url)) as target:
             await announce_survey(source, target, match=match)
             found = await survey(source, target, progress=path, match=match, on_progress=display.bar)
@@ -163,13 +165,13 @@ class _Copy:
                     follows=self.follows,
                 )
                 if not (yes or await self._confirm(source, target, pause)):
-                    fail("nothing was copied")
+                    fail(say("nothing was copied"))
                 self.begun = True
                 self.options["on_progress"] = display.bar
                 try:
                     copied = await self._copy(source, target, display)
                 except (StoreError, Contended) as error:
-                    fail(f"{error}; {_CONTINUE}")
+                    fail(f"{error}; {say(_CONTINUE)}")
         if self.as_json:
             print_json({"from": source.url, "to": target.url, **copied.as_json()})
         else:
@@ -177,7 +179,7 @@ class _Copy:
         return 0 if copied.is_whole else FAILED
 
     def _advise(self) -> str:
-        return f"stopped; {_CONTINUE}" if self.begun else "stopped; nothing was written"
+        return say("stopped; {advice}", advice=say(_CONTINUE)) if self.begun else say("stopped; nothing was written")
 
     def _stop_gently(self) -> bool:
         """The first Ctrl-C while both stores are in step requests the last pass."""
@@ -189,9 +191,19 @@ class _Copy:
     async def _confirm(self, source: Store, target: Store, pause: PauseSignals) -> bool:
         match = self.options["match"]
         count, held = await count_keys(source, match), await count_keys(target)
-        what = f"the keys that match {match}" if count is None else pluralize(count, "key")
-        there = f", which already holds {pluralize(held, 'key')}" if held else ""
-        return confirm(f"Copy {what} of {source.url} into {target.url}{there}?", False, pause, "nothing was copied")
+        keys = say("the keys that match {match}", match=match)
+        if count is not None:
+            keys = plural("{count} key", "{count} keys", count)
+        question = say("Copy {keys} of {source} into {target}?", keys=keys, source=source.url, target=target.url)
+        if held:
+            question = say(
+                "Copy {keys} of {source} into {target}, which already holds {held}?",
+                keys=keys,
+                source=source.url,
+                target=target.url,
+                held=plural("{count} key", "{count} keys", held),
+            )
+        return confirm(question, False, pause, say("nothing was copied"))
 
     async def _copy(self, source: Store, target: Store, display: Display) -> Copied:
         if not self.follows:
@@ -203,79 +215,151 @@ class _Copy:
             passes += 1
             self.in_step = passes > 1
             if self.in_step:
-                changed = f"{passed.changes:,} of {pluralize(passed.keys, 'key')} changed in the last pass"
-                display.line(f"in step: {changed} ({took_s:,.1f} s)")
+                display.line(
+                    say(
+                        "in step: {changes} of {keys} changed in the last pass ({took_s} s)",
+                        changes=f"{passed.changes:,}",
+                        keys=plural("{count} key", "{count} keys", passed.keys),
+                        took_s=f"{took_s:,.1f}",
+                    )
+                )
 
         def on_trouble(error: StoreUnavailable) -> None:
-            display.line(f"out of step: {error}; trying again")
+            display.line(say("out of step: {error}; trying again", error=error))
 
         return await copy_and_follow(source, target, self.stop, on_pass=on_pass, on_trouble=on_trouble, **self.options)
 
     def _print(self, copied: Copied, source: str, target: str) -> None:
-        typer.echo(f"copied {pluralize(copied.keys, 'key')} of {source} into {target}")
+        typer.echo(
+            say(
+                "copied {keys} of {source} into {target}",
+                keys=plural("{count} key", "{count} keys", copied.keys),
+                source=source,
+                target=target,
+            )
+        )
         verified = copied.verified
         earlier = copied.ours - copied.written if copied.resumed and not self.follows else 0
         print_counts(
             (
-                (copied.equal, "already there and equal"),
-                (earlier, "copied by earlier runs"),
-                (copied.deleted, "deleted in the first store since they were copied, and now in the second too"),
-                (copied.expired, "expired, and not copied"),
-                (copied.changed_there, "changed in the second store since they were copied, and left as they are"),
-                (copied.deleted_there, "deleted in the second store since they were copied, and left deleted"),
+                (copied.equal, message("already there and equal")),
+                (earlier, message("copied by earlier runs")),
+                (
+                    copied.deleted,
+                    message("deleted in the first store since they were copied, and now in the second too"),
+                ),
+                (copied.expired, message("expired, and not copied")),
+                (
+                    copied.changed_there,
+                    message("changed in the second store since they were copied, and left as they are"),
+                ),
+                (copied.deleted_there, message("deleted in the second store since they were copied, and left deleted")),
             )
         )
         if verified is not None:
-            not_yet = (
+            not_yet = message(
                 "deleted in the first store after they were copied, not yet in the second; run the same command again"
             )
             print_counts(
                 (
-                    (verified.changed_since, "changed in the first store after they were copied"),
+                    (verified.changed_since, message("changed in the first store after they were copied")),
                     (verified.deleted_since, not_yet),
-                    (verified.changed_there, "changed in the second store after they were copied"),
+                    (verified.changed_there, message("changed in the second store after they were copied")),
                 )
             )
-        rate = "" if self.follows else f", {copied.written / max(copied.copy_s, 0.001):,.0f} keys a second"
-        typer.echo(f"  written: {copied.written:,} in {copied.copy_s:,.1f} s{rate}")
+        a_second = f"{copied.written / max(copied.copy_s, 0.001):,.0f}"
+        rate = "" if self.follows else say(", {rate} keys a second", rate=a_second)
+        typer.echo(
+            say(
+                "  written: {written} in {copy_s} s{rate}",
+                written=f"{copied.written:,}",
+                copy_s=f"{copied.copy_s:,.1f}",
+                rate=rate,
+            )
+        )
         if verified is not None and not verified.compared.differences:
-            typer.echo(f"  compared: {verified.compared.equal:,} equal, no differences ({copied.verify_s:,.1f} s)")
+            typer.echo(
+                say(
+                    "  compared: {equal} equal, no differences ({verify_s} s)",
+                    equal=f"{verified.compared.equal:,}",
+                    verify_s=f"{copied.verify_s:,.1f}",
+                )
+            )
         if self.path.exists():
-            typer.echo(f"  progress is in {self.path}: keep it, so that the next run can detect deletions")
+            typer.echo(
+                say("  progress is in {path}: keep it, so that the next run can detect deletions", path=self.path)
+            )
         if copied.in_the_way:
             print_problem(
-                f"{pluralize(copied.in_the_way, 'key')} not copied, because a different one exists in {target}; "
-                "move it, or run the same command with --overwrite",
+                say(
+                    "{keys} not copied, because a different one exists in {target}; "
+                    "move it, or run the same command with --overwrite",
+                    keys=plural("{count} key", "{count} keys", copied.in_the_way),
+                    target=target,
+                ),
                 copied.examples["in_the_way"],
             )
         if copied.left_out.count:
             print_problem(
-                f"left out {pluralize(copied.left_out.count, 'key')} that {target} cannot hold:",
+                say(
+                    "left out {keys} that {target} cannot hold:",
+                    keys=plural("{count} key", "{count} keys", copied.left_out.count),
+                    target=target,
+                ),
                 copied.left_out.examples,
             )
         if verified is not None and verified.compared.differences:
-            differences = pluralize(verified.compared.differences, "difference")
-            print_problem(f"{differences} between the two stores:", verified.compared.describe_examples())
+            differences = plural("{count} difference", "{count} differences", verified.compared.differences)
+            print_problem(
+                say("{differences} between the two stores:", differences=differences),
+                verified.compared.describe_examples(),
+            )
         if not copied.is_whole:
-            typer.echo("run the same command again to continue", err=True)
+            typer.echo(say("run the same command again to continue"), err=True)
 
 
 def _print_survey(found: Surveyed, source: str, target: str) -> None:
-    typer.echo(f"would copy {pluralize(found.new, 'key')} of {source} into {target}")
+    typer.echo(
+        say(
+            "would copy {keys} of {source} into {target}",
+            keys=plural("{count} key", "{count} keys", found.new),
+            source=source,
+            target=target,
+        )
+    )
     print_counts(
         (
-            (found.equal, "already there and equal"),
-            (found.changed, "changed in the first store since they were copied, and would be written again"),
-            (found.gone, "deleted in the first store since they were copied, and would be deleted in the second"),
-            (found.changed_there, "changed in the second store since they were copied, and would be left as they are"),
-            (found.deleted_there, "deleted in the second store since they were copied, and would be left deleted"),
+            (found.equal, message("already there and equal")),
+            (found.changed, message("changed in the first store since they were copied, and would be written again")),
+            (
+                found.gone,
+                message("deleted in the first store since they were copied, and would be deleted in the second"),
+            ),
+            (
+                found.changed_there,
+                message("changed in the second store since they were copied, and would be left as they are"),
+            ),
+            (
+                found.deleted_there,
+                message("deleted in the second store since they were copied, and would be left deleted"),
+            ),
         )
     )
     if found.in_the_way:
         print_problem(
-            f"{pluralize(found.in_the_way, 'key')} would not be copied, because a different one exists in {target}; "
-            "--overwrite replaces it",
+            say(
+                "{keys} would not be copied, because a different one exists in {target}; --overwrite replaces it",
+                keys=plural("{count} key", "{count} keys", found.in_the_way),
+                target=target,
+            ),
             found.examples,
         )
     if found.left_out.count:
-        print_problem(f"{pluralize(found.left_out.count, 'key')} that {target} cannot hold:", found.left_out.examples)
+        print_problem(
+            say(
+                "{keys} that {target} cannot hold:",
+                keys=plural("{count} key", "{count} keys", found.left_out.count),
+                target=target,
+            ),
+            found.left_out.examples,
+        )

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from keystead.catalogue import message
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import one_line, pluralize, print_json
+from keystead.cli.formatting import one_line, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keyspaces, Stores, find_family, keyspaces, open_keyspaces, run
 from keystead.cli.name_hints import complete_family
+from keystead.cli.terminal_language import plural, say
 from keystead.errors import BadKey
 from keystead.schema import Family, Plan
 from keystead.schema.erasure import value_of
@@ -22,7 +24,7 @@ _FAMILY_HELP = "The family of the key: session, or AppKeys.session."
 _VALUES_HELP = "The values of its placeholders, in the order of its pattern."
 _DRY_RUN_HELP = "Show what would be deleted, and delete nothing."
 _YES_HELP = "Skip the confirmation."
-_STOPPED = "stopped; the deletion may be partial, and `keystead doctor` finds the rest"
+_STOPPED = message("stopped; the deletion may be partial, and `keystead doctor` finds the rest")
 
 FamilyName = Annotated[
     str, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family)
@@ -58,11 +60,11 @@ def delete(
     classes = keyspaces(keyspace)
     chosen = find_family(family, classes)
     if chosen.kind == "channel":
-        fail(f"{chosen.place} is a Channel, which stores nothing to delete", USAGE_ERROR)
+        fail(say("{place} is a Channel, which stores nothing to delete", place=chosen.place), USAGE_ERROR)
     placeholders = values_of(chosen, values or [])
 
     async def work() -> int:
-        with stop_on_signals(lambda: _STOPPED) as pause:
+        with stop_on_signals(lambda: say(_STOPPED)) as pause:
             async with open_keyspaces(classes, store) as bound_keys:
                 owner = next(one for one in bound_keys if chosen in one.families.values())
                 key = key_of(owner.bound(chosen), placeholders)
@@ -72,16 +74,18 @@ def delete(
                     _print(plan, dry_run)
                 if dry_run:
                     deleted = False
-                elif confirm(f"Delete {pluralize(len(plan.keys), 'key')}?", yes, pause):
+                elif confirm(
+                    say("Delete {keys}?", keys=plural("{count} key", "{count} keys", len(plan.keys))), yes, pause
+                ):
                     deleted = bool(await key.delete())
                 else:
-                    fail("nothing was deleted")
+                    fail(say("nothing was deleted"))
         if as_json:
             print_json(_as_json(key.key, plan, existed, deleted))
         elif not existed:
-            typer.echo(f"there is no {one_line(key.key)}", err=True)
+            typer.echo(say("there is no {key}", key=one_line(key.key)), err=True)
         elif deleted:
-            typer.echo(f"deleted {one_line(key.key)}")
+            typer.echo(say("deleted {key}", key=one_line(key.key)))
         return 0 if existed else FAILED
 
     run(work)
@@ -92,9 +96,11 @@ def values_of(family: Family[Any], texts: list[str]) -> dict[str, Any]:
     pattern = family.pattern
     has_tail = pattern.text.endswith("]")
     if not len(pattern.names) - has_tail <= len(texts) <= len(pattern.names):
-        wanted = " ".join(pattern.names) or "no values"
-        given = {0: "none was given", 1: "1 was given"}.get(len(texts), f"{len(texts)} were given")
-        fail(f"{pattern.text} takes {wanted}, and {given}", USAGE_ERROR)
+        wanted = " ".join(pattern.names) or say("no values")
+        given = plural("{count} was given", "{count} were given", len(texts)) if texts else say("none was given")
+        fail(
+            say("{pattern} takes {wanted}, and {given}", pattern=pattern.text, wanted=wanted, given=given), USAGE_ERROR
+        )
     try:
         return {name: value_of(pattern, name, text) for name, text in zip(pattern.names, texts, strict=False)}
     except BadKey as error:
@@ -110,7 +116,7 @@ def key_of(bound_family: Any, placeholders: dict[str, Any]) -> Any:
 
 
 def _print(plan: Plan, dry_run: bool) -> None:
-    typer.echo("would do:" if dry_run else "to do:")
+    typer.echo(say("would do:") if dry_run else say("to do:"))
     for line in str(plan).splitlines():
         typer.echo(f"  {line}")
 

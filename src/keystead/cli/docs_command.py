@@ -24,6 +24,7 @@ from keystead.cli.keyspace_arguments import (
     named_keyspaces,
     run,
 )
+from keystead.cli.terminal_language import say
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
 
@@ -86,7 +87,7 @@ def docs(
     async def work() -> int:
         if out is None:
             if check:
-                fail("--check compares a folder: add --out FOLDER", USAGE_ERROR)
+                fail(say("--check compares a folder: add --out FOLDER"), USAGE_ERROR)
             _print(named_keyspaces(targets, more), form, as_json)
             return 0
         files = _files(keyspaces(targets, more), form, out)
@@ -104,7 +105,9 @@ def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool)
         typer.echo(_WRITERS[form].page(found[0]), nl=False)
     else:
         names = ", ".join(_short_name(one) or _place(one) for one in found)
-        fail(f"only one document can be printed: name one of {names}, or use --out FOLDER", USAGE_ERROR)
+        fail(
+            say("only one document can be printed: name one of {names}, or use --out FOLDER", names=names), USAGE_ERROR
+        )
 
 
 def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> dict[Path, str]:
@@ -114,9 +117,14 @@ def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> 
     for one in found:
         file = f"{_stem(one)}{writer.suffix}"
         if file in named or file == writer.index_file:
-            other = f"that of {_place(named[file])}" if file in named else "the index"
+            other = say("that of {place}", place=_place(named[file])) if file in named else say("the index")
             fail(
-                f"{out / file} would be the document of {_place(one)} and {other}; write them into two folders",
+                say(
+                    "{out} would be the document of {place} and {other}; write them into two folders",
+                    out=out / file,
+                    place=_place(one),
+                    other=other,
+                ),
                 USAGE_ERROR,
             )
         named[file] = one
@@ -153,9 +161,9 @@ def _write(files: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: 
         print_json({"files": _texts(files), "changed": _texts(changed), "left_over": _texts(left_over)})
         return 0
     for path in changed:
-        typer.echo(f"wrote {path}")
+        typer.echo(say("wrote {path}", path=path))
     _print_leftovers(left_over)
-    typer.echo(f"{len(files)} files in {out}, {len(changed)} changed")
+    typer.echo(say("{files} files in {out}, {changed} changed", files=len(files), out=out, changed=len(changed)))
     return 0
 
 
@@ -177,19 +185,19 @@ def _print_compared(
     stale: Sequence[Path], missing: Sequence[Path], left_over: Sequence[Path], out: Path, again: str, count: int
 ) -> None:
     for path in stale:
-        typer.echo(f"stale: {path}")
+        typer.echo(say("stale: {path}", path=path))
     for path in missing:
-        typer.echo(f"missing: {path}")
+        typer.echo(say("missing: {path}", path=path))
     _print_leftovers(left_over)
     if stale or missing:
-        typer.echo(f"Run: {again}")
+        typer.echo(say("Run: {again}", again=again))
     elif not left_over:
-        typer.echo(f"{count} files in {out} are up to date")
+        typer.echo(say("{count} files in {out} are up to date", count=count, out=out))
 
 
 def _print_leftovers(paths: Sequence[Path]) -> None:
     for path in paths:
-        typer.echo(f"left over: {path} (no keyspace generates it: delete it)")
+        typer.echo(say("left over: {path} (no keyspace generates it: delete it)", path=path))
 
 
 def _texts(paths: Any) -> list[str]:

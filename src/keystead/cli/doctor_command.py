@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from keystead.catalogue import message
 from keystead.cli.billing import announce_examination
 from keystead.cli.confirmation import confirm
 from keystead.cli.doctor_report import ReportFormat, print_report
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import one_line, pluralize, print_json
+from keystead.cli.formatting import one_line, print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -32,6 +33,7 @@ from keystead.cli.keyspace_arguments import (
 from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
+from keystead.cli.terminal_language import plural, say
 from keystead.errors import WrongSealKey
 from keystead.schema import Keyspace
 from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, repair, restore
@@ -104,7 +106,7 @@ def doctor(
       keystead doctor --restore user:42
     """
     if set_aside_unknown and not fix:
-        fail("--set-aside-unknown changes keys: add --fix", USAGE_ERROR)
+        fail(say("--set-aside-unknown changes keys: add --fix"), USAGE_ERROR)
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
@@ -143,7 +145,7 @@ async def _examine(
     with stop_on_signals(watch.describe_stop) as pause:
         async with open_keyspaces(classes, store) as bound_keys:
             await announce_examination(bound_keys, repairs=mending is not None)
-            with progress("examining") as show:
+            with progress(say("examining")) as show:
                 report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
             if report.locked:
                 fail(str(WrongSealKey(report.locked)), USAGE_ERROR)
@@ -153,7 +155,7 @@ async def _examine(
                 if not report_as.json:
                     _print_plan(report, mending.set_aside_unknown)
                 confirmed_all = _confirm_excess(excess, mending.yes, pause, quiet=report_as.json)
-                with progress("repairing") as show:
+                with progress(say("repairing")) as show:
                     report = await repair(
                         bound_keys,
                         plan=report,
@@ -172,7 +174,10 @@ async def _examine(
 def _require_targets(fix: bool, targets: Sequence[str]) -> None:
     if fix and not targets:
         fail(
-            "--fix changes keys: name their keyspaces, as in keystead doctor myapp.keys:AppKeys --fix, or kits for all",
+            say(
+                "--fix changes keys: name their keyspaces, as in keystead doctor myapp.keys:AppKeys --fix, "
+                "or kits for all"
+            ),
             USAGE_ERROR,
         )
 
@@ -191,50 +196,65 @@ class _Watch:
 
     def describe_stop(self) -> str:
         now = self.progress
-        return (
-            f"stopped after {pluralize(now.examined, 'key')}, with {pluralize(now.findings, 'finding')}, "
-            f"{now.fixed:,} of them repaired. Each repair is complete or was not started; run it again to continue."
+        return say(
+            "stopped after {keys}, with {findings}, {fixed} of them repaired. Each repair is complete or was not "
+            "started; run it again to continue.",
+            keys=plural("{count} key", "{count} keys", now.examined),
+            findings=plural("{count} finding", "{count} findings", now.findings),
+            fixed=f"{now.fixed:,}",
         )
 
 
 def _describe_progress(now: Progress) -> str:
     if not now.findings:
         return ""
-    return f", {pluralize(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")
+    return f", {plural('{count} finding', '{count} findings', now.findings)}" + (
+        f", {say('{count} repaired', count=f'{now.fixed:,}')}" if now.fixed else ""
+    )
 
 
 # --- the plan of --fix -------------------------------------------------------------------------------------
 
 # The repair of each code.
 REPAIRS: Final = {
-    "orphan": "delete",
-    "dead-entry": "remove from the index",
-    "not-listed": "add to the index; delete if the index admits its records",
-    "wrong-score": "write the score of the record",
-    "no-deadline": "set a deadline",
-    "late-deadline": "bring the deadline forward",
-    "early-deadline": "postpone the deadline to that of the value",
-    "unexpected-deadline": "remove the deadline",
-    "wrong-kind": "set aside",
-    "unreadable": "set aside",
-    "too-long": "drop the oldest entries of logs; leave lists",
-    "unknown-key": "leave alone",
-    "leads-nowhere": "delete",
-    "old-seal": "seal with the current key",
-    "old-version": "write in the current version",
+    "orphan": message("delete"),
+    "dead-entry": message("remove from the index"),
+    "not-listed": message("add to the index; delete if the index admits its records"),
+    "wrong-score": message("write the score of the record"),
+    "no-deadline": message("set a deadline"),
+    "late-deadline": message("bring the deadline forward"),
+    "early-deadline": message("postpone the deadline to that of the value"),
+    "unexpected-deadline": message("remove the deadline"),
+    "wrong-kind": message("set aside"),
+    "unreadable": message("set aside"),
+    "too-long": message("drop the oldest entries of logs; leave lists"),
+    "unknown-key": message("leave alone"),
+    "leads-nowhere": message("delete"),
+    "old-seal": message("seal with the current key"),
+    "old-version": message("write in the current version"),
 }
 
-_DONE: Final = {"set aside": "set aside", "delete": "deleted"}
+_QUESTIONS: Final = {"set aside": message("Set aside {shares}?"), "delete": message("Delete {shares}?")}
+_SKIPPED: Final = {
+    "set aside": message(
+        "not set aside without --yes, because it is more than 1 % of a family: {shares}. Everything else is repaired"
+    ),
+    "delete": message(
+        "not deleted without --yes, because it is more than 1 % of a family: {shares}. Everything else is repaired"
+    ),
+}
 
 
 def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
     astray = plan.astray
-    typer.echo("to do:")
+    typer.echo(say("to do:"))
     for code, families in plan.counts.items():
         what = "set aside" if code == "unknown-key" and set_aside_unknown else REPAIRS[code]
         for family, count in families.items():
-            todo = f"leave alone: {ASTRAY[code]}" if astray.get(family) == code else what
-            typer.echo(f"  {code}, {pluralize(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
+            todo = say("leave alone: {why}", why=ASTRAY[code]) if astray.get(family) == code else say(what)
+            number = plural("{count} finding", "{count} findings", count)
+            found = say("{findings} in {families}", findings=number, families=family) if family else number
+            typer.echo(f"  {code}, {found}: {todo}")
 
 
 def _confirm_excess(excess: Sequence[Excess], yes: bool, pause: PauseSignals, *, quiet: bool) -> bool:
@@ -245,21 +265,21 @@ def _confirm_excess(excess: Sequence[Excess], yes: bool, pause: PauseSignals, *,
         action: ", ".join(_share(one) for one in excess if one.repair == action) for action in ("set aside", "delete")
     }
     if sys.stdin.isatty():
-        question = ", and ".join(f"{action} {shares}" for action, shares in by_action.items() if shares)
-        return confirm(f"{question[0].upper()}{question[1:]}?", yes, pause, "nothing was repaired")
+        question = " ".join(say(_QUESTIONS[action], shares=shares) for action, shares in by_action.items() if shares)
+        return confirm(question, yes, pause, say("nothing was repaired"))
     for action, shares in by_action.items():
         if shares and not quiet:
-            typer.echo(
-                f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. "
-                "Everything else is repaired",
-                err=True,
-            )
+            typer.echo(f"keystead: {say(_SKIPPED[action], shares=shares)}", err=True)
     return False
 
 
 def _share(one: Excess) -> str:
-    whole = "unknown" if not one.family else one.family
-    return f"{one.count:,} of {pluralize(one.total, one.what, 'entries' if one.what == 'entry' else 'keys')} ({whole})"
+    whole = one.family or say("unknown")
+    if one.what == "entry":
+        total = plural("{count} entry", "{count} entries", one.total)
+    else:
+        total = plural("{count} key", "{count} keys", one.total)
+    return say("{part} of {total} ({family})", part=f"{one.count:,}", total=total, family=whole)
 
 
 async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int:
@@ -269,9 +289,13 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
             if copy is not None:
                 break
         else:
-            fail(f"no key {key!r} was set aside in the last {KEPT}")
+            fail(say("no key {key} was set aside in the last {kept}", key=repr(key), kept=KEPT))
     if as_json:
         print_json({"restored": copy.key, "kind": copy.kind, "store": one.url})
     else:
-        typer.echo(f"restored {one_line(copy.key)} in {one.url}, unchanged. The doctor may find it again.")
+        typer.echo(
+            say(
+                "restored {key} in {url}, unchanged. The doctor may find it again.", key=one_line(copy.key), url=one.url
+            )
+        )
     return 0

@@ -12,12 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from keystead.cli.formatting import pluralize
+from keystead.catalogue import message
+from keystead.cli.terminal_language import plural, say
 from keystead.schema.doctor import Found, Report
 from keystead.schema.finding import CODES
 
-_UNKNOWN: Final = "it matches no family of the given keyspaces"
-_UNKNOWN_MANY: Final = "they match no family of the given keyspaces; `keystead infer` drafts families for them"
+_UNKNOWN: Final = message("it matches no family of the given keyspaces")
+_UNKNOWN_MANY: Final = message("they match no family of the given keyspaces; `keystead infer` drafts families for them")
 _UNBROKEN: Final = 100_000
 
 # What fits a screen of 24 lines.
@@ -74,21 +75,26 @@ def _print_summary(console: Console, report: Report, wanted: int | None) -> None
     others = len(report.unknown.as_json()) - len(shapes)
     if shapes and others:
         hidden = True
-        console.print(f"unknown keys of {pluralize(others, 'more shape')}")
+        console.print(
+            say("unknown keys of {shapes}", shapes=plural("{count} more shape", "{count} more shapes", others))
+        )
     if hidden:
-        console.print("--all shows every finding with its remedy; --examples NUMBER shows more of each code.")
+        console.print(say("--all shows every finding with its remedy; --examples NUMBER shows more of each code."))
 
 
 def _print_group(console: Console, report: Report, group: Sequence[Found], examples: int, is_brief: bool) -> None:
     """The findings of one code: how many in which family, the first of them, and what to do."""
     first = group[0].finding
     families = ", ".join(
-        f"{family or 'no family'} ({count:,})" if len(report.counts[first.code]) > 1 else family or "no family"
+        f"{family or say('no family')} ({count:,})"
+        if len(report.counts[first.code]) > 1
+        else family or say("no family")
         for family, count in report.counts[first.code].items()
     )
     repaired = report.fixed.get(first.code, 0)
-    state = f", {repaired:,} repaired" if repaired else ""
-    heading = f"{pluralize(report.count(first.code), 'finding')} in {families}{state}"
+    state = f", {say('{count} repaired', count=f'{repaired:,}')}" if repaired else ""
+    number = plural("{count} finding", "{count} findings", report.count(first.code))
+    heading = f"{say('{findings} in {families}', findings=number, families=families)}{state}"
     console.print(Text.assemble((f"{first.severity} {first.code}", _style(first.severity)), "  ", (heading, "bold")))
     for found in group[:examples]:
         _print_indented(console, Text(f"{found.finding.where}: {found.finding.sentence}"))
@@ -96,10 +102,10 @@ def _print_group(console: Console, report: Report, group: Sequence[Found], examp
         return
     more = report.count(first.code) - min(examples, len(group))
     if more:
-        _print_indented(console, Text(f"and {more:,} more"))
+        _print_indented(console, Text(say("and {more} more", more=f"{more:,}")))
     note = next((found.note for found in group if found.note), "")
     if note:
-        _print_indented(console, Text(f"not repaired: {note}"))
+        _print_indented(console, Text(say("not repaired: {note}", note=note)))
     elif repaired < report.count(first.code):
         _print_indented(console, Text(first.remedy))
     _print_indented(console, Text(first.guide, "dim"))
@@ -115,7 +121,7 @@ def _print_one(console: Console, found: Found, is_brief: bool = False) -> None:
     if is_brief:
         return
     if found.note:
-        _print_indented(console, Text(f"not repaired: {found.note}"))
+        _print_indented(console, Text(say("not repaired: {note}", note=found.note)))
     elif not found.fixed:
         _print_indented(console, Text(finding.remedy))
     if not found.fixed:
@@ -125,7 +131,7 @@ def _print_one(console: Console, found: Found, is_brief: bool = False) -> None:
 
 def _print_heading(console: Console, found: Found) -> None:
     finding = found.finding
-    state = " repaired" if found.fixed else ""
+    state = f" {say('repaired')}" if found.fixed else ""
     console.print(
         Text.assemble(
             (f"{finding.severity} {finding.code}", _style(finding.severity)),
@@ -151,38 +157,52 @@ def _unknown_shapes(report: Report, most: int) -> Iterator[Found]:
         return
     for row in report.unknown.as_json()[:most]:
         is_one = row["count"] == 1
-        where = row["example"] if is_one else f"{row['shape']} ({row['count']:,} keys, such as {row['example']})"
-        finding = replace(first.finding, where=str(where), sentence=_UNKNOWN if is_one else _UNKNOWN_MANY)
+        where = row["example"]
+        if not is_one:
+            where = say("{shape} ({count} keys, such as {example})", **{**row, "count": f"{row['count']:,}"})
+        finding = replace(first.finding, where=str(where), sentence=say(_UNKNOWN if is_one else _UNKNOWN_MANY))
         yield replace(first, finding=finding)
 
 
 def _print_notes(console: Console, report: Report) -> None:
     for family, count in report.not_read.items():
-        console.print(f"{family}: {pluralize(count, 'key')} too large to read; their entries were not checked")
+        console.print(
+            say(
+                "{family}: {keys} too large to read; their entries were not checked",
+                family=family,
+                keys=plural("{count} key", "{count} keys", count),
+            )
+        )
     if report.others:
         others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in report.others.items())
-        console.print(f"not examined, because their keyspaces were not named: keys of {others}")
+        console.print(say("not examined, because their keyspaces were not named: keys of {others}", others=others))
     for family, count in report.sealed.items():
         console.print(
-            f"{family}: without keys, {pluralize(count, 'sealed value')} could not be checked for references. Set "
-            "KEYSTEAD_SEAL_KEYS"
+            say(
+                "{family}: without keys, {sealed_values} could not be checked for references. Set KEYSTEAD_SEAL_KEYS",
+                family=family,
+                sealed_values=plural("{count} sealed value", "{count} sealed values", count),
+            )
         )
 
 
 def _table(report: Report) -> Table:
-    table = Table(title="Findings", title_justify="left", header_style="bold")
-    table.add_column("code")
-    table.add_column("family")
-    table.add_column("count", justify="right")
+    table = Table(title=say("Findings"), title_justify="left", header_style="bold")
+    table.add_column(say("code"))
+    table.add_column(say("family"))
+    table.add_column(say("count"), justify="right")
     for code, families in report.counts.items():
         for family, count in families.items():
-            table.add_row(code, family or "none", f"{count:,}")
+            table.add_row(code, family or say("none"), f"{count:,}")
     return table
 
 
 def _last_line(report: Report, fixed: bool) -> str:
-    looked_at = pluralize(report.examined, "key")
+    looked_at = plural("{count} key", "{count} keys", report.examined)
     if not report.findings:
-        return f"{looked_at}: no findings"
-    summary = f"{looked_at}: {pluralize(report.findings, 'finding')}"
-    return f"{summary}, {report.repaired:,} repaired, {report.left:,} left" if fixed else summary
+        return f"{looked_at}: {say('no findings')}"
+    summary = f"{looked_at}: {plural('{count} finding', '{count} findings', report.findings)}"
+    if not fixed:
+        return summary
+    counts = {"repaired": f"{report.repaired:,}", "left": f"{report.left:,}"}
+    return f"{summary}, {say('{repaired} repaired, {left} left', **counts)}"

@@ -13,12 +13,13 @@ import typer
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keyspaces, Stores, keyspaces, open_keyspaces, run
 from keystead.cli.operator import operator
 from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
+from keystead.cli.terminal_language import plural, say
 from keystead.errors import BadArgument
 from keystead.parts.audit import audit_of
 from keystead.schema import Keyspace
@@ -66,7 +67,9 @@ def erase(
 
     async def work() -> int:
         erased, deleted = None, None
-        with stop_on_signals(lambda: f"stopped; run it again to erase what is left of {subject}") as pause:
+        with stop_on_signals(
+            lambda: say("stopped; run it again to erase what is left of {subject}", subject=subject)
+        ) as pause:
             async with (
                 open_keyspaces(classes, store) as bound_keys,
                 _open_tables(classes, store, database) as (tables, note),
@@ -77,8 +80,8 @@ def erase(
                 if not as_json:
                     _print_plan(plan, rows, subjects[1:], dry_run)
                 if (plan.count or rows) and not dry_run:
-                    if not confirm(f"Delete {_describe_counts(plan.keys, rows)}?", yes, pause):
-                        fail("nothing was deleted")
+                    if not confirm(say("Delete {counts}?", counts=_describe_counts(plan.keys, rows)), yes, pause):
+                        fail(say("nothing was deleted"))
                     erased, deleted = await _erase_all(bound_keys, tables, subjects, plan)
         if as_json:
             result = {**_as_json(plan, erased), "known_as": subjects[1:], "rows": rows, "erased_rows": deleted}
@@ -134,7 +137,7 @@ async def _erase_all(
 
 
 async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
-    with progress("searching") as show:
+    with progress(say("searching")) as show:
 
         def on_progress(now: ErasureProgress) -> None:
             show(now.examined, None, f", {now.found:,} of {subject}")
@@ -146,7 +149,7 @@ async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
 
 
 async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
-    with progress("erasing") as show:
+    with progress(say("erasing")) as show:
 
         def on_progress(now: ErasureProgress) -> None:
             show(now.examined, None, f", {now.found:,} of {subject}")
@@ -165,7 +168,10 @@ async def _write_audit(bound_keys: list[Keyspace], subjects: Sequence[str], plan
 
 
 def _describe_counts(keys: int, rows: Mapping[str, int]) -> str:
-    return pluralize(keys, "key") + (f" and {pluralize(sum(rows.values()), 'row')}" if rows else "")
+    count = plural("{count} key", "{count} keys", keys)
+    if not rows:
+        return count
+    return say("{keys} and {rows}", keys=count, rows=plural("{count} row", "{count} rows", sum(rows.values())))
 
 
 async def _sum_counts(count: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
@@ -178,29 +184,42 @@ async def _sum_counts(count: Callable[[str], Awaitable[dict[str, int]]], subject
 
 def _print_plan(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
     for other in also:
-        typer.echo(f"{plan.subject} is also {other}")
+        typer.echo(say("{subject} is also {other}", subject=plan.subject, other=other))
     if not plan.count and not rows:
-        typer.echo(f"there is no data of {plan.subject}")
+        typer.echo(say("there is no data of {subject}", subject=plan.subject))
     else:
-        typer.echo("would do:" if dry_run else "to do:")
+        typer.echo(say("would do:") if dry_run else say("to do:"))
         for step in plan.steps:
             typer.echo(f"  {step}")
         if plan.count > len(plan.steps):
-            typer.echo(f"  and {plan.count - len(plan.steps):,} more")
+            typer.echo(say("  and {count} more", count=f"{plan.count - len(plan.steps):,}"))
         for table, count in rows.items():
-            typer.echo(f"  delete {pluralize(count, 'row')} of the table {table}")
+            typer.echo(
+                say(
+                    "  delete {rows} of the table {table}",
+                    rows=plural("{count} row", "{count} rows", count),
+                    table=table,
+                )
+            )
     for note in plan.notes:
         typer.echo(f"keystead: {note}", err=True)
 
 
 def _print_erased(erased: Erased, rows: Mapping[str, int]) -> None:
     for family, count in erased.families.items():
-        typer.echo(f"  {family}: {pluralize(count, 'key')}")
+        typer.echo(f"  {family}: {plural('{count} key', '{count} keys', count)}")
     for table, count in rows.items():
-        typer.echo(f"  {table}: {pluralize(count, 'row')}")
-    typer.echo(f"erased {erased.subject}: {_describe_counts(erased.keys, rows)}, and the keys they own")
+        typer.echo(f"  {table}: {plural('{count} row', '{count} rows', count)}")
+    typer.echo(
+        say(
+            "erased {subject}: {counts}, and the keys they own",
+            subject=erased.subject,
+            counts=_describe_counts(erased.keys, rows),
+        )
+    )
     if erased.left:
-        typer.echo(f"keystead: {pluralize(erased.left, 'key')} came back meanwhile; run it again", err=True)
+        left = plural("{count} key", "{count} keys", erased.left)
+        typer.echo(f"keystead: {say('{keys} came back meanwhile; run it again', keys=left)}", err=True)
 
 
 def _as_json(plan: ErasurePlan, erased: Erased | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 from keystead.cli import written_files
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, MoreKeyspaces, Targets, named_keyspaces, run
+from keystead.cli.terminal_language import say
 from keystead.schema import Keyspace
 from keystead.schema.export import json_schema, typescript, upstash_client
 
@@ -84,4 +85,4 @@ def _write(text: str, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(out), "changed": changed})
     else:
-        typer.echo(f"wrote {out}" if changed else f"{out} is up to date")
+        typer.echo(say("wrote {out}", out=out) if changed else say("{out} is up to date", out=out))

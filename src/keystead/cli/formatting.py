@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from keystead.cli.terminal_language import say
+
 if TYPE_CHECKING:
     from keystead.parts.apikeys import IssuedApiKey
 
 _LONGEST = 500  # characters of a value
-
-
-def pluralize(count: int, one: str, many: str = "") -> str:
-    """`1 key`, `1,000 keys`"""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def json_text(data: Any, indent: int | None = None) -> str:
@@ -46,4 +43,4 @@ def print_issued(issued: IssuedApiKey, as_json: bool, revoke: str) -> None:
         print_json(issued._asdict())
         return
     typer.echo(issued.token)
-    typer.echo(f"It is shown only once. To revoke it: {revoke} {issued.id}", err=True)
+    typer.echo(say("It is shown only once. To revoke it: {command}", command=f"{revoke} {issued.id}"), err=True)

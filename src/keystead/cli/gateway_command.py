@@ -27,6 +27,7 @@ from keystead.cli.keyspace_arguments import (
 )
 from keystead.cli.operator import operator
 from keystead.cli.serve_command import run_server, stores_by_role
+from keystead.cli.terminal_language import say
 from keystead.errors import BadValue
 from keystead.gateway.gateway_keys import Access, GatewayKeys, GatewayToken
 from keystead.gateway.gateway_tokens import GatewayTokens
@@ -96,7 +97,7 @@ def run_gateway(
     targets = all_targets(keyspaces, more)
     names = [f"{one.__module__}:{one.__name__}" for one in named_keyspaces(targets)] if targets else []
     if mode is not None and not names:
-        fail("--mode needs a key document to check writes against, such as shop.keys:ShopKeys", USAGE_ERROR)
+        fail(say("--mode needs a key document to check writes against, such as shop.keys:ShopKeys"), USAGE_ERROR)
     table: dict[str, Any] = {"keyspaces": names or None, "schema": mode}
     run_server(
         {
@@ -203,9 +204,9 @@ def list_tokens(store: Stores = None, as_json: Json = False) -> None:
         if as_json:
             print_json([{"id": one, **record.model_dump(exclude={"digest"})} for one, record in found])
         elif not found:
-            typer.echo("there are no tokens; create one with `keystead gateway token create`")
+            typer.echo(say("there are no tokens; create one with `keystead gateway token create`"))
         for one, record in () if as_json else found:
-            since = f"since {moment(record.made_ms):%Y-%m-%d %H:%M} UTC"
+            since = say("since {moment} UTC", moment=f"{moment(record.made_ms):%Y-%m-%d %H:%M}")
             typer.echo(f"{one}  {record.access}{_limits(record)}  {since}  {record.name}")
         return 0
 
@@ -234,7 +235,9 @@ def revoke_token(
         if as_json:
             print_json({"revoked": revoked})
         else:
-            typer.echo("revoked" if revoked else "there is no such token; `keystead gateway token list` shows them")
+            typer.echo(
+                say("revoked") if revoked else say("there is no such token; `keystead gateway token list` shows them")
+            )
         return 0 if revoked else 1
 
     run(work)
@@ -242,13 +245,18 @@ def revoke_token(
 
 def _access(given: str) -> Access:
     found: Access | None = next((one for one in get_args(Access) if one == given), None)
-    return found or fail(f"--access takes {', '.join(get_args(Access))}, not {given!r}", USAGE_ERROR)
+    return found or fail(
+        say("--access takes {names}, not {given}", names=", ".join(get_args(Access)), given=repr(given)), USAGE_ERROR
+    )
 
 
 def _placeholder_value(given: str) -> tuple[str, str]:
     name, separator, value = given.partition("=")
     if not separator or not name.isidentifier() or not value:
-        fail(f"--only takes the name of a placeholder and its value, such as uid=42, not {given!r}", USAGE_ERROR)
+        fail(
+            say("--only takes the name of a placeholder and its value, such as uid=42, not {given}", given=repr(given)),
+            USAGE_ERROR,
+        )
     return name, value
 
 

@@ -15,10 +15,11 @@ from keystead.cli import written_files
 from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import one_line, pluralize, print_json
+from keystead.cli.formatting import one_line, print_json
 from keystead.cli.keyspace_arguments import Json, named_keyspaces, open_stores, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
+from keystead.cli.terminal_language import plural, say
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.infer import Inferred, keys_module
@@ -81,16 +82,22 @@ def infer(
       keystead infer --document docs/redis-keys.md --output keys.py
     """
     if (url is None) is (document is None):
-        fail("name a store or a document: keystead infer URL, or keystead infer --document FILE", USAGE_ERROR)
+        fail(say("name a store or a document: keystead infer URL, or keystead infer --document FILE"), USAGE_ERROR)
     if not name.isidentifier() or not name.isascii():
-        fail(f"{name!r} is not a class name; write one such as AppKeys", USAGE_ERROR)
+        fail(say("{name} is not a class name; write one such as AppKeys", name=repr(name)), USAGE_ERROR)
     if output is not None and output.exists():
-        fail(f"{output} exists already; compare with --diff {output}, or name another file", USAGE_ERROR)
+        fail(
+            say(
+                "{output} exists already; compare with --diff {output}, or name another file",
+                output=output,
+            ),
+            USAGE_ERROR,
+        )
     result = _Result(output, None if diff is None else _declared(diff), as_json)
     if document is not None:
         _read_document(document, result, name)
     elif url is not None:
-        require_database(url, "name another store")
+        require_database(url, say("name another store"))
         options = {"every_key": all_keys, "name": name}
         wait_s = _wait_s(wait)
         run(lambda: _infer(url, result, options, wait_s))
@@ -108,16 +115,26 @@ class _Result:
 def _read_document(path: Path, result: _Result, name: str) -> None:
     try:
         if path.stat().st_size > _LONGEST:
-            fail(f"{path} is longer than {_LONGEST // 1_000_000} MB; name the key document alone", USAGE_ERROR)
+            fail(
+                say(
+                    "{path} is longer than {longest} MB; name the key document alone",
+                    path=path,
+                    longest=_LONGEST // 1_000_000,
+                ),
+                USAGE_ERROR,
+            )
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        fail(f"{path} cannot be read: {reason}", USAGE_ERROR)
+        reason = error.strerror if isinstance(error, OSError) else say("it is not UTF-8 text")
+        fail(say("{path} cannot be read: {reason}", path=path, reason=reason), USAGE_ERROR)
     found = draft_document(text, name=name, title=path.name)
     for line, problem in found.problems:
         typer.echo(one_line(f"{path}:{line}: {problem}" if line else problem), err=True)
     if not found.draft.families:
-        fail(f"{path} describes no keys that could be read; see docs/adopt.md for what is understood", FAILED)
+        fail(
+            say("{path} describes no keys that could be read; see docs/adopt.md for what is understood", path=path),
+            FAILED,
+        )
     inferred = Inferred(found.draft, len(found.draft.families))
     if code := _finish(inferred, result, str(path)):
         raise typer.Exit(code)
@@ -137,14 +154,14 @@ async def _infer(url: str, result: _Result, options: dict[str, Any], wait_s: flo
     async with open_stores([url]) as by_role:
         store = by_role["default"]
         await announce_reading(store, part=True)
-        with progress("reading") as show:
+        with progress(say("reading")) as show:
             found = await draft_from(
                 store,
                 between=lambda: asyncio.sleep(wait_s),
                 on_progress=lambda now: show(now.examined, now.total),
                 **options,
             )
-    return _finish(found, result, pluralize(found.examined, "key"))
+    return _finish(found, result, plural("{count} key", "{count} keys", found.examined))
 
 
 def _finish(found: Inferred, result: _Result, source: str) -> int:
@@ -166,8 +183,15 @@ def _finish(found: Inferred, result: _Result, source: str) -> int:
     elif result.output is None:
         typer.echo(text, nl=False)
     else:
-        families_text = pluralize(len(found.draft.families), "family", "families")
-        typer.echo(f"wrote {result.output}: {families_text} from {source}. Read it, then follow docs/adopt.md")
+        families_text = plural("{count} family", "{count} families", len(found.draft.families))
+        typer.echo(
+            say(
+                "wrote {output}: {families} from {source}. Read it, then follow docs/adopt.md",
+                output=result.output,
+                families=families_text,
+                source=source,
+            )
+        )
     return 0
 
 
@@ -181,15 +205,20 @@ def _keyspaces_in(path: Path) -> list[type[Keyspace]]:
     """The keyspaces that a file declares. It is imported, as any command with a keyspace does."""
     spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
     if spec is None or spec.loader is None:
-        fail(f"there is no Python file {path}", USAGE_ERROR)
+        fail(say("there is no Python file {path}", path=path), USAGE_ERROR)
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        fail(f"{path} cannot be imported: {type(error).__name__}: {error}", USAGE_ERROR)
+        fail(
+            say("{path} cannot be imported: {name}: {error}", path=path, name=type(error).__name__, error=error),
+            USAGE_ERROR,
+        )
     found = [
         one
         for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == path.stem
     ]
-    return found or fail(f"{path} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
+    return found or fail(
+        say("{path} declares no keyspace (a class derived from keystead.Keyspace)", path=path), USAGE_ERROR
+    )

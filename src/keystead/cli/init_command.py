@@ -20,6 +20,7 @@ from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json
 from keystead.cli.project_files import fit, project_files
+from keystead.cli.terminal_language import say
 from keystead.errors import DoesNotFit, KeysteadError
 from keystead.stores import connect
 
@@ -62,12 +63,12 @@ def init(
     """
     asks = not yes and not as_json and sys.stdin.isatty()
     if folder is None:
-        folder = Path(typer.prompt("Folder", default=".") if asks else ".")
+        folder = Path(typer.prompt(say("Folder"), default=".") if asks else ".")
     if kind is None:
         kind = _ask_kind() if asks else _default_kind()
     if store is None:
         store = (
-            typer.prompt("Store of the keys, such as redis://localhost:6379/0", default=_DEFAULT_STORE)
+            typer.prompt(say("Store of the keys, such as redis://localhost:6379/0"), default=_DEFAULT_STORE)
             if asks
             else _DEFAULT_STORE
         )
@@ -78,14 +79,20 @@ def init(
     try:
         written_files.write(files)
     except OSError as error:
-        fail(f"cannot write {error.filename or folder}: {error.strerror or error}")
+        fail(
+            say(
+                "cannot write {path}: {reason}",
+                path=error.filename or folder,
+                reason=error.strerror or error,
+            )
+        )
     commands = _next_commands(folder, kind)
     if as_json:
         print_json({"files": [str(file) for file in files], "next": commands})
         return
     for file in files:
-        typer.echo(f"wrote {file}")
-    typer.echo("\nNow run it, and look at its keys:\n")
+        typer.echo(say("wrote {file}", file=file))
+    typer.echo(f"\n{say('Now run it, and look at its keys:')}\n")
     for command in commands:
         typer.echo(f"  {command}")
 
@@ -96,11 +103,11 @@ def _default_kind() -> AppKind:
 
 def _ask_kind() -> AppKind:
     while True:
-        given = typer.prompt("Application: fastapi or script", default=_default_kind().value).strip().lower()
+        given = typer.prompt(say("Application: fastapi or script"), default=_default_kind().value).strip().lower()
         found = next((one for one in AppKind if given and one.value.startswith(given)), None)
         if found is not None:
             return found
-        typer.echo("Answer fastapi or script.")
+        typer.echo(say("Answer fastapi or script."))
 
 
 def _check_store(url: str) -> None:
@@ -110,7 +117,9 @@ def _check_store(url: str) -> None:
     except ValueError:
         password = None
     if password:
-        fail("the URL contains a password, which a project must not; set KEYSTEAD_STORE where it runs", USAGE_ERROR)
+        fail(
+            say("the URL contains a password, which a project must not; set KEYSTEAD_STORE where it runs"), USAGE_ERROR
+        )
     try:
         fit(connect(url))
     except DoesNotFit as error:
@@ -121,10 +130,13 @@ def _check_store(url: str) -> None:
 
 def _refuse_to_overwrite(folder: Path, files: list[Path]) -> None:
     if folder.exists() and not folder.is_dir():
-        fail(f"{folder} is not a folder; name another", USAGE_ERROR)
+        fail(say("{folder} is not a folder; name another", folder=folder), USAGE_ERROR)
     existing = [str(file) for file in files if file.exists()]
     if existing:
-        fail(f"{', '.join(existing)} exists already, and nothing was written; name another folder", USAGE_ERROR)
+        fail(
+            say("{names} exists already, and nothing was written; name another folder", names=", ".join(existing)),
+            USAGE_ERROR,
+        )
 
 
 def _title(name: str) -> str:

@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from keystead.catalogue import message
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
+from keystead.cli.terminal_language import say
 from keystead.errors import printable
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
@@ -31,6 +33,12 @@ _LIMIT_HELP = "The number of runs to show of each job."
 
 _UNBROKEN = 200
 _LONGEST = 2_000
+_OUTCOMES = {
+    "done": message("done"),
+    "failed": message("failed"),
+    "lost": message("lost"),
+    "stopped": message("stopped"),
+}
 _STYLES = {"done": "green", "failed": "bold red", "lost": "bold red", "stopped": "yellow"}
 
 Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_HELP, show_default=False)]
@@ -62,7 +70,7 @@ def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) ->
         elif found:
             _print(_job_table(found))
         else:
-            typer.echo("these kits have no scheduled jobs")
+            typer.echo(say("these kits have no scheduled jobs"))
         return 0
 
     run(work)
@@ -97,7 +105,7 @@ def history(
         elif found:
             _print(_history_table(found))
         else:
-            typer.echo("no job has run yet")
+            typer.echo(say("no job has run yet"))
         return 0
 
     run(work)
@@ -120,7 +128,7 @@ def run_job(
     """
 
     async def work() -> int:
-        with stop_on_signals(lambda: f"stopped; {name} was cancelled"):
+        with stop_on_signals(lambda: say("stopped; {name} was cancelled", name=name)):
             async with _open_schedule(store, kits) as (schedule, names):
                 outcome = await schedule.run_now(_check_name(name, names))
         if isinstance(outcome, Busy):
@@ -157,7 +165,12 @@ async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> Asyn
 
 def _check_name(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        fail(f"there is no job {name!r}; the jobs are: {', '.join(names) or 'none'}", USAGE_ERROR)
+        fail(
+            say(
+                "there is no job {name}; the jobs are: {names}", name=repr(name), names=", ".join(names) or say("none")
+            ),
+            USAGE_ERROR,
+        )
     return name
 
 
@@ -165,8 +178,15 @@ def _fail_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
     if as_json:
         print_json({"job": name, "running": _busy_as_json(busy)})
         raise typer.Exit(FAILED)
-    since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
-    fail(f"{name} is already running{since}, in {printable(busy.by)}; nothing was started")
+    since = "" if busy.since_ms is None else say(", since {moment}", moment=_utc(busy.since_ms))
+    fail(
+        say(
+            "{name} is already running{since}, in {by}; nothing was started",
+            name=name,
+            since=since,
+            by=printable(busy.by),
+        )
+    )
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -181,7 +201,7 @@ def _print(table: Table) -> None:
 
 def _job_table(found: Iterable[JobNow]) -> Table:
     table = Table(header_style="bold")
-    for column in ("job", "when", "next run", "last run"):
+    for column in (say("job"), say("when"), say("next run"), say("last run")):
         table.add_column(column, overflow="fold", min_width=8)
     for one in found:
         job = one.job
@@ -193,12 +213,14 @@ def _job_table(found: Iterable[JobNow]) -> Table:
 
 def _next(one: JobNow) -> Text:
     if one.running is not None:
-        since = "" if one.running.since_ms is None else f"\nsince {_local(one.job, one.running.since_ms)}"
-        return Text.assemble(("running", "bold green"), (f"{since}\nin {printable(one.running.by)}", "dim"))
+        since = one.running.since_ms
+        began = "" if since is None else f"\n{say('since {moment}', moment=_local(one.job, since))}"
+        where = say("in {process}", process=printable(one.running.by))
+        return Text.assemble((say("running"), "bold green"), (f"{began}\n{where}", "dim"))
     if one.next_ms is None:
-        return Text.assemble(("not known", "bold red"), "\n", ("run keystead doctor", "dim"))
+        return Text.assemble((say("not known"), "bold red"), "\n", (say("run keystead doctor"), "dim"))
     left_ms = one.next_ms - time_ns() // 1_000_000
-    soon = f"in {roughly(left_ms)}" if left_ms > 0 else "due now"
+    soon = say("in {duration}", duration=roughly(left_ms)) if left_ms > 0 else say("due now")
     return Text.assemble(_local(one.job, one.next_ms), "\n", (soon, "dim"))
 
 
@@ -206,18 +228,20 @@ def _last(one: JobNow) -> Text:
     if one.trouble is not None:
         return Text(visible(one.trouble, _LONGEST), "bold red")
     if one.last is None:
-        return Text("none yet", "dim")
-    row = f", {pluralize(one.failures, 'time')} in a row" if one.failures > 1 else ""
-    text = Text.assemble((one.last.outcome, _STYLES[one.last.outcome]), row)
+        return Text(say("none yet"), "dim")
+    row = f", {say('{count} times in a row', count=one.failures)}" if one.failures > 1 else ""
+    text = Text.assemble((say(_OUTCOMES[one.last.outcome]), _STYLES[one.last.outcome]), row)
     return text.append(f"\n{_local(one.job, one.last.began_ms)}, {_duration_text(one.last)}", "dim")
 
 
 def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
     table = Table(header_style="bold")
-    for column in ("began", "job", "run", "took", "outcome", "process"):
-        table.add_column(column, overflow="fold", justify="right" if column in ("run", "took") else "left")
+    for column in (say("began"), say("job"), say("run"), say("took"), say("outcome"), say("process")):
+        table.add_column(column, overflow="fold", justify="right" if column in (say("run"), say("took")) else "left")
     for name, entry in found:
-        outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
+        outcome = Text.assemble(
+            (say(_OUTCOMES[entry.outcome]), _STYLES[entry.outcome]), f" {say('by hand')}" if entry.by_hand else ""
+        )
         if result := _result_text(entry):
             outcome.append(f"\n{result}")
         table.add_row(
@@ -228,7 +252,9 @@ def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
 
 def _in_one_line(entry: RunEntry) -> str:
     result = _result_text(entry)
-    return f"{entry.outcome} after {_duration_text(entry)}{': ' if result else ''}{result}"
+    outcome = say(_OUTCOMES[entry.outcome])
+    ended = say("{outcome} after {duration}", outcome=outcome, duration=_duration_text(entry))
+    return f"{ended}{': ' if result else ''}{result}"
 
 
 def _result_text(entry: RunEntry) -> str:

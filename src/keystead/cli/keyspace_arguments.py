@@ -18,6 +18,7 @@ import typer
 from keystead import connect
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.name_hints import complete_keyspace, did_you_mean, modules_here
+from keystead.cli.terminal_language import say
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, printable
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
@@ -113,7 +114,7 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     else:
         find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
-        fail(f"{target!r} is not a keyspace; name one as myapp.keys:AppKeys", USAGE_ERROR)
+        fail(say("{target} is not a keyspace; name one as myapp.keys:AppKeys", target=repr(target)), USAGE_ERROR)
     module = _import(target, module_name)
     declared = {
         name: one
@@ -126,9 +127,21 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
         kit = _kit_keyspaces(getattr(module, class_name, None))
         names = ", ".join(declared) or "none"
         near = did_you_mean(class_name, declared)
-        return kit or fail(f"{module_name} has no keyspace {class_name!r}{near}; it has: {names}", USAGE_ERROR)
+        return kit or fail(
+            say(
+                "{module_name} has no keyspace {class_name}{near}; it has: {names}",
+                module_name=module_name,
+                class_name=repr(class_name),
+                near=near,
+                names=names,
+            ),
+            USAGE_ERROR,
+        )
     own = [one for one in declared.values() if one.__module__ == module.__name__]
-    return own or fail(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
+    return own or fail(
+        say("{module_name} declares no keyspace (a class derived from keystead.Keyspace)", module_name=module_name),
+        USAGE_ERROR,
+    )
 
 
 def _module_of(name: str) -> str:
@@ -152,11 +165,25 @@ def _import(target: str, module_name: str) -> ModuleType:
             kits = ", ".join(KITS)
             near = did_you_mean(target.partition(":")[0], [*NAMED, *modules_here()])
             fail(
-                f"there is no module {module_name!r} here{near}; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                say(
+                    "there is no module {module_name} here{near}; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                    module_name=repr(module_name),
+                    near=near,
+                    kits=kits,
+                ),
                 USAGE_ERROR,
             )
         message = printable(" ".join(str(error).split()))
-        fail(f"{target} cannot be imported, {source_location(error)}: {type(error).__name__}: {message}", USAGE_ERROR)
+        fail(
+            say(
+                "{target} cannot be imported, {place}: {name}: {message}",
+                target=target,
+                place=source_location(error),
+                name=type(error).__name__,
+                message=message,
+            ),
+            USAGE_ERROR,
+        )
 
 
 def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
@@ -196,10 +223,18 @@ def find_family(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
         return found[0]
     if found:
         names = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
-        fail(f"several families are called {name!r}: write one of {names}", USAGE_ERROR)
+        fail(say("several families are called {name}: write one of {names}", name=repr(name), names=names), USAGE_ERROR)
     known = sorted({own for cls in classes for own in cls.families})
     near = did_you_mean(attribute, known)
-    return fail(f"there is no family {name!r}{near}; the families are: {', '.join(known)}", USAGE_ERROR)
+    return fail(
+        say(
+            "there is no family {name}{near}; the families are: {names}",
+            name=repr(name),
+            near=near,
+            names=", ".join(known),
+        ),
+        USAGE_ERROR,
+    )
 
 
 def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
@@ -254,11 +289,12 @@ def is_missing(url: str) -> bool:
     return url.startswith("sqlite:///") and not Path(path).exists()
 
 
-def require_database(url: str, advice: str = "name another with --store URL") -> None:
+def require_database(url: str, advice: str = "") -> None:
     """Exit with code 2 if a database file to read does not exist: it was mistyped."""
     if is_missing(url):
         path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-        fail(f"there is no database {path}; {advice}", USAGE_ERROR)
+        advice = advice or say("name another with --store URL")
+        fail(say("there is no database {path}; {advice}", path=path, advice=advice), USAGE_ERROR)
 
 
 def check_stores(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
@@ -273,7 +309,12 @@ def check_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]])
     """Exit with code 2 for a role that no family has."""
     roles = _roles(classes)
     for role in _urls_of(stores, classes).keys() - roles:
-        fail(f"no family has the role {role!r}; the roles are: {', '.join(sorted(roles))}", USAGE_ERROR)
+        fail(
+            say(
+                "no family has the role {role}; the roles are: {names}", role=repr(role), names=", ".join(sorted(roles))
+            ),
+            USAGE_ERROR,
+        )
 
 
 @asynccontextmanager
@@ -298,6 +339,6 @@ def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
         is_usage_error = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
         fail(str(error), USAGE_ERROR if is_usage_error else FAILED)
     except KeyboardInterrupt:
-        fail("stopped", 130)
+        fail(say("stopped"), 130)
     if code:
         raise typer.Exit(code)

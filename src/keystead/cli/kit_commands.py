@@ -17,6 +17,7 @@ from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
+from keystead.cli.terminal_language import say
 from keystead.kits import COMMANDS, ROUTED
 from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
@@ -65,7 +66,7 @@ def _group(name: str, reference: str, place: str) -> typer.Typer:
     module, _, attribute = place.partition(":")
     imported = import_module(module)
     commands: Iterable[KitCommand] = getattr(imported, attribute)
-    help_text = (imported.__doc__ or f"The commands of the kit {name}.").strip()
+    help_text = (imported.__doc__ or say("The commands of the kit {name}.", name=name)).strip()
     group = typer.Typer(name=name, cls=CommandGroup, no_args_is_help=True, help=help_text)
 
     @group.callback(help=help_text)
@@ -126,12 +127,18 @@ async def _open_service(name: str, reference: str, stores: Sequence[str] | None)
     check_stores(stores, kits[0].keyspaces)
     if needs_seal(kits) and settings.ring is None:
         fail(
-            f"the kit {name} needs a sealing key; run `keystead serve` here once, which creates one in development, or "
-            "set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
+            say(
+                "the kit {name} needs a sealing key; run `keystead serve` here once, which creates one in development, "
+                "or set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
+                name=name,
+            ),
             USAGE_ERROR,
         )
     if has_tables(kits) and settings.database_url is None:
-        fail(f"the kit {name} has tables, which this store cannot hold; set KEYSTEAD_DATABASE", USAGE_ERROR)
+        fail(
+            say("the kit {name} has tables, which this store cannot hold; set KEYSTEAD_DATABASE", name=name),
+            USAGE_ERROR,
+        )
     async with (
         open_stores(settings) as by_role,
         open_kit_tables(kits, settings) as tables,

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from keystead.cli.terminal_language import say
 from keystead.kits import KITS
 
 _KEYSPACE: Final = re.compile(r"^class (\w+)\((?:\w+\.)*Keyspace\)", re.MULTILINE)
@@ -21,7 +22,7 @@ _SKIPPED: Final = ("build", "dist", "node_modules", "tests")
 def did_you_mean(name: str, among: Iterable[str]) -> str:
     """`; did you mean doctor?`, or nothing if no name is near."""
     near = get_close_matches(name, list(among), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return say("; did you mean {name}?", name=near[0]) if near else ""
 
 
 def modules_here() -> dict[str, list[str]]:

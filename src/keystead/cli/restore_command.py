@@ -9,15 +9,17 @@ from typing import Annotated
 import typer
 
 from keystead import connect
+from keystead.catalogue import message
 from keystead.cli.billing import announce_writing
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, is_missing, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.private_files import private_files
+from keystead.cli.terminal_language import plural, say
 from keystead.cli.transfers import (
     Display,
     StoreUrl,
@@ -47,7 +49,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_R
 Resume = Annotated[bool, typer.Option("--resume", metavar=NO_VALUE, help=_RESUME_HELP)]
 Verify = Annotated[bool, typer.Option("--verify", metavar=NO_VALUE, help=_VERIFY_HELP)]
 
-_RESUME = "the restored keys stay, and --resume continues"
+_RESUME = message("the restored keys stay, and --resume continues")
 
 
 def restore(
@@ -77,7 +79,7 @@ def restore(
       keystead restore keys.backup --verify
     """
     if verify and (dry_run or resume or if_there is not None):
-        fail("--verify only compares; use it without --dry-run, --resume and --if-there", USAGE_ERROR)
+        fail(say("--verify only compares; use it without --dry-run, --resume and --if-there"), USAGE_ERROR)
     refuse_without_terminal(yes or verify, dry_run, "restored")
     url = opened_url = store_url(store)
     if verify:
@@ -87,7 +89,7 @@ def restore(
     begun = False
 
     def advise() -> str:
-        return f"stopped; {_RESUME if begun else 'nothing was written'}"
+        return say("stopped; {advice}", advice=say(_RESUME)) if begun else say("stopped; nothing was written")
 
     async def work() -> int:
         nonlocal begun
@@ -107,15 +109,15 @@ def restore(
                     _print_checked(checked, backup_file, connect(url).url, if_there, as_json)
                     return 0
                 announce_writing(opened, checked.counts.keys)
-                if not confirm(_question(checked, opened.url), yes, pause, "nothing was restored"):
-                    fail("nothing was restored")
+                if not confirm(_question(checked, opened.url), yes, pause, say("nothing was restored")):
+                    fail(say("nothing was restored"))
                 begun, began = True, time.monotonic()
                 try:
                     restored = await write(
                         opened, backup_file, if_there=if_there, resume=resume, checked=checked, on_progress=display.bar
                     )
                 except StoreError as error:
-                    fail(f"{error}; {_RESUME}")
+                    fail(f"{error}; {say(_RESUME)}")
         _print_restored(restored, opened.url, time.monotonic() - began, as_json)
         return FAILED if restored.missing else 0
 
@@ -130,9 +132,11 @@ async def _verify(store: Store, file: BackupFile, display: Display, as_json: boo
 
 
 def _question(checked: Checked, store: str) -> str:
-    live = pluralize(checked.counts.keys - checked.expired, "key")
-    there = f", of which {checked.there:,} already exist" if checked.there else ""
-    return f"Restore {live} into {store}{there}?"
+    live = plural("{count} key", "{count} keys", checked.counts.keys - checked.expired)
+    if not checked.there:
+        return say("Restore {keys} into {store}?", keys=live, store=store)
+    there = f"{checked.there:,}"
+    return say("Restore {keys} into {store}, of which {there} already exist?", keys=live, store=store, there=there)
 
 
 def _print_checked(checked: Checked, file: BackupFile, store: str, if_there: IfThere | None, as_json: bool) -> None:
@@ -141,65 +145,100 @@ def _print_checked(checked: Checked, file: BackupFile, store: str, if_there: IfT
         return
     header = file.header
     typer.echo(
-        f"{file.path} is whole: {pluralize(checked.counts.keys, 'key')} of {header.store}, saved {header.made_at}"
+        say(
+            "{path} is whole: {keys} of {store}, saved {made_at}",
+            path=file.path,
+            keys=plural("{count} key", "{count} keys", checked.counts.keys),
+            store=header.store,
+            made_at=header.made_at,
+        )
     )
     if header.match != "*":
-        typer.echo(f"  only keys that match {header.match}")
+        typer.echo(say("  only keys that match {match}", match=header.match))
     if checked.expired:
-        typer.echo(f"  {pluralize(checked.expired, 'key')} expired since, and would not be restored")
+        typer.echo(
+            say(
+                "  {keys} expired since, and would not be restored",
+                keys=plural("{count} key", "{count} keys", checked.expired),
+            )
+        )
     live = checked.counts.keys - checked.expired
     restores, there = (
-        f"would restore {pluralize(live, 'key')} into {store}",
-        f"{checked.there:,} of them already exist",
+        say("would restore {keys} into {store}", keys=plural("{count} key", "{count} keys", live), store=store),
+        say("{count} of them already exist", count=f"{checked.there:,}"),
     )
     if not checked.there:
         typer.echo(restores)
     elif if_there is IfThere.SKIP:
-        typer.echo(f"would restore {pluralize(live - checked.there, 'key')} into {store}; {there} and stay")
+        typer.echo(
+            say(
+                "would restore {keys} into {store}; {there} and stay",
+                keys=plural("{count} key", "{count} keys", live - checked.there),
+                store=store,
+                there=there,
+            )
+        )
     elif if_there is IfThere.REPLACE:
-        typer.echo(f"{restores}; {there} and would be replaced")
+        typer.echo(say("{restores}; {there} and would be replaced", restores=restores, there=there))
     else:
-        typer.echo(f"would restore nothing into {store}: {there}; write --if-there skip or replace")
+        typer.echo(
+            say(
+                "would restore nothing into {store}: {there}; write --if-there skip or replace",
+                store=store,
+                there=there,
+            )
+        )
 
 
 def _print_restored(restored: Restored, store: str, took_s: float, as_json: bool) -> None:
     if as_json:
         print_json({"store": store, **restored.as_json()})
         return
-    typer.echo(f"restored {pluralize(restored.restored, 'key')} into {store}")
+    typer.echo(
+        say("restored {keys} into {store}", keys=plural("{count} key", "{count} keys", restored.restored), store=store)
+    )
     print_counts(
         (
-            (restored.expired, "expired since the backup, and not restored"),
-            (restored.skipped, "existed already, and were left as they are"),
-            (restored.resumed_at, "processed before the interruption"),
+            (restored.expired, message("expired since the backup, and not restored")),
+            (restored.skipped, message("existed already, and were left as they are")),
+            (restored.resumed_at, message("processed before the interruption")),
         )
     )
     if restored.missing:
         typer.echo(
-            f"  {pluralize(restored.missing, 'key')} of the backup missing at the end: a program deleted them, or the "
-            "store restarted and lost them; --if-there skip restores them",
+            say(
+                "  {keys} of the backup missing at the end: a program deleted them, "
+                "or the store restarted and lost them; --if-there skip restores them",
+                keys=plural("{count} key", "{count} keys", restored.missing),
+            ),
             err=True,
         )
     rate = (restored.keys - restored.resumed_at) / max(took_s, 0.001)
-    typer.echo(f"  {took_s:,.1f} s, {rate:,.0f} keys a second")
+    typer.echo(say("  {took_s} s, {rate} keys a second", took_s=f"{took_s:,.1f}", rate=f"{rate:,.0f}"))
 
 
 def _print_compared(compared: Compared, store: str, as_json: bool) -> None:
     if as_json:
         print_json(compared.as_json())
         return
-    typer.echo(f"compared {pluralize(compared.keys, 'key')} of the backup with {store}")
+    typer.echo(
+        say(
+            "compared {keys} of the backup with {store}",
+            keys=plural("{count} key", "{count} keys", compared.keys),
+            store=store,
+        )
+    )
     print_counts(
         (
-            (compared.equal, "equal"),
-            (compared.expired, "expired since, and are not in the store"),
-            (compared.missing, "missing"),
-            (compared.other_kind, "of another kind"),
-            (compared.other_value, "with a different value"),
-            (compared.other_expiry, "with a different expiry"),
+            (compared.equal, message("equal")),
+            (compared.expired, message("expired since, and are not in the store")),
+            (compared.missing, message("missing")),
+            (compared.other_kind, message("of another kind")),
+            (compared.other_value, message("with a different value")),
+            (compared.other_expiry, message("with a different expiry")),
         )
     )
     for example in compared.describe_examples():
         typer.echo(f"    {example}")
     if not compared.differences:
-        typer.echo("no differences")
+        typer.echo(say("no differences"))

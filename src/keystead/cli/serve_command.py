@@ -13,6 +13,7 @@ from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.operator import operator
 from keystead.cli.private_files import private_files
+from keystead.cli.terminal_language import say
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.extras import EXTRAS
 from keystead.server.secrets_file import add_seal_key
@@ -103,7 +104,7 @@ def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
         if not isinstance(error, MissingExtra) and not (error.name or "").startswith(EXTRAS["server"]):
             raise
         # An extra of a single kit would not be enough to start.
-        fail('the server needs packages that are not installed: pip install "keystead[server]"', USAGE_ERROR)
+        fail(say('the server needs packages that are not installed: pip install "keystead[server]"'), USAGE_ERROR)
 
     try:
         settings = Settings(**flags)
@@ -120,7 +121,14 @@ def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
         except OSError as error:
             place = f"{settings.host}:{settings.port}"
             reason = error.strerror or error
-            fail(f"cannot listen on {place} ({reason}); choose another --port (PORT= of make) or --host.", FAILED)
+            fail(
+                say(
+                    "cannot listen on {place} ({reason}); choose another --port (PORT= of make) or --host.",
+                    place=place,
+                    reason=reason,
+                ),
+                FAILED,
+            )
         if settings.development:
             with private_files():
                 link = asyncio.run(_open_once(settings, running))
@@ -135,9 +143,9 @@ def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
 def _require_reload(settings: Settings) -> None:
     """Exit with code 2 where workers are not renewed by changes of sources."""
     if not settings.development:
-        fail("--reload is for development; in production, send SIGUSR2 to renew the workers", USAGE_ERROR)
+        fail(say("--reload is for development; in production, send SIGUSR2 to renew the workers"), USAGE_ERROR)
     if not hasattr(os, "fork"):
-        fail("--reload needs worker processes, which this system does not have", USAGE_ERROR)
+        fail(say("--reload needs worker processes, which this system does not have"), USAGE_ERROR)
 
 
 def stores_by_role(given: Sequence[str] | None) -> dict[str, Any]:
@@ -165,9 +173,16 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = add_seal_key(path)
     except OSError as error:
-        fail(f"cannot write {path} ({error.strerror or error}); set secrets_file, or KEYSTEAD_SEAL_KEYS.", FAILED)
+        fail(
+            say(
+                "cannot write {path} ({reason}); set secrets_file, or KEYSTEAD_SEAL_KEYS.",
+                path=path,
+                reason=error.strerror or error,
+            ),
+            FAILED,
+        )
     if is_new:
-        typer.echo(f"Created a key that seals secrets, in {path}: keep it private, and out of git.")
+        typer.echo(say("Created a key that seals secrets, in {path}: keep it private, and out of git.", path=path))
     return Settings(**flags)
 
 
@@ -196,14 +211,22 @@ async def _console_link(settings: Settings, stores: Mapping[str, Store]) -> str:
 
     act = operator()
     secret = await ConsoleAccess(ConsoleKeys(store)).create_link(act.who, "admin", act.where)
-    return f"\nConsole: {settings.origin}/console/enter#{secret} (works once, within {LINK_LIFETIME})"
+    link = f"{settings.origin}/console/enter#{secret}"
+    return "\n" + say("Console: {link} (works once, within {lifetime})", link=link, lifetime=LINK_LIFETIME)
 
 
 def _listening(settings: Settings, off: Mapping[str, str]) -> str:
     """What is printed when the server listens."""
-    behind = "" if settings.public_url is None else f"listening on {settings.internal_url}; "
-    unused = f"Off until configured: {'; '.join(f'{name} (set {how})' for name, how in off.items())}\n" if off else ""
-    return f"{unused}Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)"
+    kits = "; ".join(say("{name} (set {setting})", name=name, setting=how) for name, how in off.items())
+    unused = say("Off until configured: {kits}", kits=kits) + "\n" if off else ""
+    running = say("Keystead is running: open {url} (Ctrl-C stops it)", url=settings.origin)
+    if settings.public_url is not None:
+        running = say(
+            "Keystead is running: open {url} (listening on {address}; Ctrl-C stops it)",
+            url=settings.origin,
+            address=settings.internal_url,
+        )
+    return f"{unused}{running}"
 
 
 def _fail_with(error: KeysteadError) -> NoReturn:

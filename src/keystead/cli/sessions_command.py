@@ -13,11 +13,12 @@ from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, named_keyspaces, open_keyspaces, run
 from keystead.cli.operator import operator
 from keystead.cli.progress_bar import progress
+from keystead.cli.terminal_language import plural, say
 from keystead.parts.audit import audit_of
 from keystead.parts.sessions import Live, Sessions
 from keystead.parts.sessions.session_families import sessions_of
@@ -67,12 +68,12 @@ def list_sessions(
         if as_json:
             print_json([_as_json(one) for one in found])
         elif not found:
-            typer.echo(f"{user} has no sessions; `keystead sessions list` lists the users who have")
+            typer.echo(say("{user} has no sessions; `keystead sessions list` lists the users who have", user=user))
         else:
             for one in found:
                 session: Any = one.session
                 since, seen = (f"{moment:%Y-%m-%d %H:%M}" for moment in (session.created_at, session.last_seen_at))
-                typer.echo(f"{one.id}  since {since}  last seen {seen} UTC")
+                typer.echo(say("{id}  since {since}  last seen {seen} UTC", id=one.id, since=since, seen=seen))
         return 0
 
     run(work)
@@ -103,27 +104,51 @@ def end_sessions(
       keystead sessions end --everyone --dry-run
     """
     if (user is None) != everyone or (everyone and id is not None):
-        fail("name a user, or use --everyone to end the sessions of all users", USAGE_ERROR)
+        fail(say("name a user, or use --everyone to end the sessions of all users"), USAGE_ERROR)
     refuse_without_terminal(yes, dry_run, "ended")
-    whose = "all users" if user is None else user
+    whose = say("all users") if user is None else user
 
     async def work() -> int:
-        with stop_on_signals(lambda: "stopped; run it again to end the rest") as pause:
+        with stop_on_signals(lambda: say("stopped; run it again to end the rest")) as pause:
             async with _open_sessions(family, store) as (part, lists):
                 total, ended = await _count(part, lists, user, id), 0
                 if total and not dry_run:
-                    if not confirm(f"End {pluralize(total, 'session')} of {whose}?", yes, pause):
-                        fail("nothing was ended")
+                    if not confirm(
+                        say(
+                            "End {sessions} of {whose}?",
+                            sessions=plural("{count} session", "{count} sessions", total),
+                            whose=whose,
+                        ),
+                        yes,
+                        pause,
+                    ):
+                        fail(say("nothing was ended"))
                     ended = await _end(part, user, id, total)
                     _security.info("sessions ended by an operator", extra={"event": "operator-end", "count": ended})
         if as_json:
             print_json({"user": user, "id": id, "found": total, "ended": ended})
         elif not total:
-            typer.echo(f"{whose} has no such session" if id else f"there are no sessions of {whose}")
+            typer.echo(
+                say("{whose} has no such session", whose=whose)
+                if id
+                else say("there are no sessions of {whose}", whose=whose)
+            )
         elif dry_run:
-            typer.echo(f"would end {pluralize(total, 'session')} of {whose}")
+            typer.echo(
+                say(
+                    "would end {sessions} of {whose}",
+                    sessions=plural("{count} session", "{count} sessions", total),
+                    whose=whose,
+                )
+            )
         else:
-            typer.echo(f"ended {pluralize(ended, 'session')} of {whose}")
+            typer.echo(
+                say(
+                    "ended {sessions} of {whose}",
+                    sessions=plural("{count} session", "{count} sessions", ended),
+                    whose=whose,
+                )
+            )
         return 0 if total else 1
 
     run(work)
@@ -136,11 +161,11 @@ async def _print_users(lists: Bound[Any], as_json: bool) -> None:
         user, count = str(next(iter(key.values.values()))), await key.count()
         found.append({"user": user, "sessions": count})
         if not as_json:
-            typer.echo(f"{user}  {pluralize(count, 'session')}")
+            typer.echo(f"{user}  {plural('{count} session', '{count} sessions', count)}")
     if as_json:
         print_json(found)
     elif not found:
-        typer.echo("there are no sessions")
+        typer.echo(say("there are no sessions"))
 
 
 async def _end(part: Sessions[Any], user: str | None, id: str | None, total: int) -> int:
@@ -148,7 +173,7 @@ async def _end(part: Sessions[Any], user: str | None, id: str | None, total: int
     if user is not None:
         return int(await part.revoke_id(user, id, act)) if id is not None else await part.revoke_all(user, act)
     ended = 0
-    with progress("ending sessions") as show:
+    with progress(say("ending sessions")) as show:
         async for _, count in part.revoke_everyone(act):
             ended += count
             show(ended, max(total, ended), "")
@@ -160,7 +185,7 @@ async def _count(part: Sessions[Any], lists: Bound[Any], user: str | None, id: s
     if user is not None:
         return len([one for one in await part.list_for(user) if id is None or one.id == id])
     found = 0
-    with progress("counting sessions") as show:
+    with progress(say("counting sessions")) as show:
         async for key in lists.scan():
             found += await key.count()
             show(found, None, "")
@@ -172,10 +197,18 @@ async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncItera
     """The sessions of a family, and the index of each user's sessions."""
     target, dot, name = family.rpartition(".")
     if not dot or ":" not in target or not name.isidentifier():
-        fail(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", USAGE_ERROR)
+        fail(say("{family} is not a family; write one as myapp.keys:AppKeys.session", family=repr(family)), USAGE_ERROR)
     [keyspace] = named_keyspaces([target])
     if name not in keyspace.families:
-        fail(f"{target} has no family {name!r}; the families are: {', '.join(keyspace.families)}", USAGE_ERROR)
+        fail(
+            say(
+                "{target} has no family {name}; the families are: {names}",
+                target=target,
+                name=repr(name),
+                names=", ".join(keyspace.families),
+            ),
+            USAGE_ERROR,
+        )
     async with open_keyspaces([keyspace], store) as [keys]:
         found: Bound[Any] = getattr(keys, name)
         part = sessions_of(found, audit_of(keys))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import one_line, pluralize, print_json, shorten
+from keystead.cli.formatting import one_line, print_json, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -29,6 +29,7 @@ from keystead.cli.keyspace_arguments import (
 from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
+from keystead.cli.terminal_language import plural, say
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
@@ -87,8 +88,12 @@ def show(
     async def work() -> int:
         lower_priority()
         with (
-            stop_on_signals(lambda: f"stopped after {pluralize(examined, 'key')}; nothing was changed"),
-            progress("counting") as update,
+            stop_on_signals(
+                lambda: say(
+                    "stopped after {keys}; nothing was changed", keys=plural("{count} key", "{count} keys", examined)
+                )
+            ),
+            progress(say("counting")) as update,
         ):
 
             def on_progress(now: SurveyProgress) -> None:
@@ -113,11 +118,11 @@ def _show_one(
 ) -> None:
     """Show one key, and the keys that would be deleted with it."""
     if family.kind == "channel":
-        fail(f"{family.place} is a Channel, which stores nothing to show", USAGE_ERROR)
+        fail(say("{place} is a Channel, which stores nothing to show", place=family.place), USAGE_ERROR)
     placeholders = values_of(family, texts)
 
     async def work() -> int:
-        with stop_on_signals(lambda: "stopped; nothing was changed"):
+        with stop_on_signals(lambda: say("stopped; nothing was changed")):
             async with open_keyspaces([*classes, QuarantineKeys], store) as bound_keys:
                 owner = next(one for one in bound_keys if family in one.families.values())
                 key = key_of(owner.bound(family), placeholders)
@@ -130,7 +135,7 @@ def _show_one(
         else:
             _print_one(found, plan)
         if not exists:
-            typer.echo(f"there is no {one_line(key.key)}", err=True)
+            typer.echo(say("there is no {key}", key=one_line(key.key)), err=True)
         return 0 if exists else FAILED
 
     run(work)
@@ -142,7 +147,10 @@ def _print_one(found: Survey, plan: Plan) -> None:
         console.print(Text(name_of(one.family), "bold"))
         _print_samples(console, one)
     for step in _listings(plan):
-        console.print(_indent(Text(one_line(f"{step.member} is named in {step.key}"), "dim"), 2), soft_wrap=True)
+        console.print(
+            _indent(Text(one_line(say("{member} is named in {key}", member=step.member, key=step.key)), "dim"), 2),
+            soft_wrap=True,
+        )
     for note in plan.notes:
         console.print(Text(one_line(note)), soft_wrap=True)
 
@@ -175,9 +183,9 @@ def _print(found: Survey, detailed: bool) -> None:
     console.print(_summary(found))
     if found.others:
         others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in found.others.items())
-        console.print(Text(f"keys of other keyspaces: {others}"), soft_wrap=True)
+        console.print(Text(say("keys of other keyspaces: {others}", others=others)), soft_wrap=True)
     if found.unknown:
-        belong = f"{pluralize(found.unknown, 'key belongs', 'keys belong')} to no family"
+        belong = plural("{count} key belongs to no family", "{count} keys belong to no family", found.unknown)
         shapes = found.unknown_shapes.as_json()[:_SHAPES]
         shown = [str(one["example"] if one["count"] == 1 else f"{one['shape']} ({one['count']:,})") for one in shapes]
         console.print(Text(f"{belong}: {', '.join(shown)}"), soft_wrap=True)
@@ -185,11 +193,11 @@ def _print(found: Survey, detailed: bool) -> None:
 
 def _table(found: Survey) -> Table:
     table = Table(header_style="bold")
-    for column in ("family", "kind"):
+    for column in (say("family"), say("kind")):
         table.add_column(column, overflow="fold", min_width=8)
-    for column in ("keys", "bytes"):
+    for column in (say("keys"), say("bytes")):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("time to live", overflow="fold", min_width=12)
+    table.add_column(say("time to live"), overflow="fold", min_width=12)
     for one in found.families:
         left = ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count)
         family = Text.assemble(name_of(one.family), "\n", (one.family.pattern.display, "dim"))
@@ -201,16 +209,16 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
     family = one.family
     console.print(Text(name_of(family), "bold"))
     rows: Iterable[tuple[str, str]] = (
-        ("key", family.pattern.display),
-        ("kind", family.kind_name),
-        ("role", family.role),
-        ("value", family.value_shape),
-        ("lifetime", family.lifetime.describe()),
-        ("doc", family.doc),
-        ("owns", ", ".join(relation.target.name for relation in family.owns)),
-        ("keys", f"{one.count:,}"),
-        ("bytes", _bytes(one)),
-        ("TTL", ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count) or "none left"),
+        (say("key"), family.pattern.display),
+        (say("kind"), family.kind_name),
+        (say("role"), family.role),
+        (say("value"), family.value_shape),
+        (say("lifetime"), family.lifetime.describe()),
+        (say("doc"), family.doc),
+        (say("owns"), ", ".join(relation.target.name for relation in family.owns)),
+        (say("keys"), f"{one.count:,}"),
+        (say("bytes"), _bytes(one)),
+        ("TTL", ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count) or say("none left")),
     )
     table = Table.grid(padding=(0, 2))
     for name, value in rows:
@@ -222,7 +230,9 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
 
 def _print_samples(console: Console, one: FamilySurvey) -> None:
     for sample in one.samples:
-        left = "no deadline" if sample.left_ms is None else f"{roughly(sample.left_ms)} left"
+        left = (
+            say("no deadline") if sample.left_ms is None else say("{duration} left", duration=roughly(sample.left_ms))
+        )
         console.print(_indent(Text.assemble(one_line(sample.key), "  ", (left, "dim")), 2))
         console.print(_indent(Text(shorten(sample.value), "dim"), 4))
 
@@ -238,9 +248,14 @@ def _bytes(one: FamilySurvey) -> str:
             break
         size, unit = size / 1000, larger
     number = f"{size:,.0f}" if unit == "B" or size >= 100 else f"{size:,.1f}"
-    return f"{'about ' if one.about else ''}{number} {unit}"
+    return say("about {size}", size=f"{number} {unit}") if one.about else f"{number} {unit}"
 
 
 def _summary(found: Survey) -> str:
     there = sum(1 for one in found.families if one.count)
-    return f"{pluralize(found.count, 'key')} in {there} of {pluralize(len(found.families), 'family', 'families')}"
+    return say(
+        "{keys} in {there} of {families}",
+        keys=plural("{count} key", "{count} keys", found.count),
+        there=there,
+        families=plural("{count} family", "{count} families", len(found.families)),
+    )

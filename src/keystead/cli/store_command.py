@@ -10,6 +10,7 @@ from keystead import connect
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Stores, run, store_urls
+from keystead.cli.terminal_language import say
 from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
@@ -65,10 +66,15 @@ def _as_json(url: str, plan: SchemaUpgrade | None, *, done: bool) -> dict[str, A
 
 def _print_plan(url: str, plan: SchemaUpgrade | None, dry_run: bool) -> None:
     if plan is None:
-        typer.echo(f"{url} has no tables that need an upgrade")
+        typer.echo(say("{url} has no tables that need an upgrade", url=url))
     elif not plan.changes:
-        typer.echo(f"{url} has version {plan.found}, the current one; nothing to do")
+        typer.echo(say("{url} has version {found}, the current one; nothing to do", url=url, found=plan.found))
     else:
-        typer.echo(f"{url} {'would be' if dry_run else 'was'} upgraded from version {plan.found} to {plan.version}:")
+        versions = {"found": plan.found, "version": plan.version}
+        typer.echo(
+            say("{url} would be upgraded from version {found} to {version}:", url=url, **versions)
+            if dry_run
+            else say("{url} was upgraded from version {found} to {version}:", url=url, **versions)
+        )
         for step in plan.changes:
-            typer.echo(f"  version {step.version} {step.what}")
+            typer.echo(say("  version {version} {what}", version=step.version, what=step.what))

@@ -14,6 +14,7 @@ from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, run, store_urls
+from keystead.cli.terminal_language import say
 from keystead.kits import KITS, TABLES
 from keystead.server import Settings
 
@@ -53,7 +54,7 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     async def work() -> int:
         url = Settings(database=database).database_url
         if url is None:
-            fail("this store cannot hold tables; name a database with --database URL", USAGE_ERROR)
+            fail(say("this store cannot hold tables; name a database with --database URL"), USAGE_ERROR)
         opened = open_tables(url, *_sets(TABLES))
         plans = await opened.upgrade(dry_run=dry_run)
         if as_json:
@@ -84,11 +85,16 @@ def open_tables_of(
     if url is not None and (not url.startswith("sqlite:///") or Path(file).exists()):
         return open_tables(url, *_sets(kits)), None
     if database is not None:
-        fail(f"there is no database {file}; name another with --database URL", USAGE_ERROR)
+        fail(say("there is no database {file}; name another with --database URL", file=file), USAGE_ERROR)
     if settings.database is None and url_beside(settings.store) is not None:
         return None, None  # the server would have created them beside the store
-    reason = "their database is not known" if settings.database is None else f"there is no database {file}"
-    return None, f"the tables of {', '.join(kits)} are not searched: {reason}; name it with --database URL"
+    known = settings.database is not None
+    reason = say("there is no database {file}", file=file) if known else say("their database is not known")
+    return None, say(
+        "the tables of {kits} are not searched: {reason}; name it with --database URL",
+        kits=", ".join(kits),
+        reason=reason,
+    )
 
 
 def _sets(kits: Iterable[str]) -> list[TableSet]:
@@ -108,11 +114,17 @@ def _as_json(url: str, plan: TableUpgrade, *, done: bool) -> dict[str, Any]:
 
 def _print_plans(url: str, plans: Sequence[TableUpgrade], dry_run: bool) -> None:
     for plan in plans:
-        where = f"the tables of {plan.name} in {url}"
+        where = say("the tables of {name} in {url}", name=plan.name, url=url)
         if not plan.changes:
-            typer.echo(f"{where} have version {plan.found}, the current one; nothing to do")
+            typer.echo(
+                say("{where} have version {found}, the current one; nothing to do", where=where, found=plan.found)
+            )
             continue
-        done = "would be" if dry_run else "were"
-        typer.echo(f"{where} {done} upgraded from version {plan.found} to {plan.version}:")
+        versions = {"found": plan.found, "version": plan.version}
+        typer.echo(
+            say("{where} would be upgraded from version {found} to {version}:", where=where, **versions)
+            if dry_run
+            else say("{where} were upgraded from version {found} to {version}:", where=where, **versions)
+        )
         for step in plan.changes:
-            typer.echo(f"  version {step.version} {step.what}")
+            typer.echo(say("  version {version} {what}", version=step.version, what=step.what))

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from keystead.catalogue import message
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.progress_bar import Show, progress
+from keystead.cli.terminal_language import say
 from keystead.server import Settings
 from keystead.stores.transfer.transfer_progress import TransferProgress
 
@@ -27,6 +29,14 @@ _MATCH_HELP = "Only keys that match this pattern, such as 'sess:*'. [dim]\\[defa
 StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 Match = Annotated[str, typer.Option("--match", metavar="PATTERN", help=_MATCH_HELP, show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help="Skip the confirmation.")]
+
+_PHASES: Final = {
+    "saving": message("saving"),
+    "checking": message("checking"),
+    "restoring": message("restoring"),
+    "copying": message("copying"),
+    "comparing": message("comparing"),
+}
 
 _TIMEOUT: Final = "60s"  # enough for a set of ten million members in one step; lost connections fail sooner
 
@@ -42,7 +52,14 @@ def resolve_url(given: str) -> str:
         return given
     roles = Settings().store_urls
     if given not in roles:
-        fail(f"{given!r} is neither a store URL nor a role; the roles are: {', '.join(roles)}", USAGE_ERROR)
+        fail(
+            say(
+                "{given} is neither a store URL nor a role; the roles are: {names}",
+                given=repr(given),
+                names=", ".join(roles),
+            ),
+            USAGE_ERROR,
+        )
     return roles[given]
 
 
@@ -58,7 +75,7 @@ def print_counts(counts: Iterable[tuple[int, str]]) -> None:
     """Print a line for each count that is not 0."""
     for count, what in counts:
         if count > 0:
-            typer.echo(f"  {count:,} {what}")
+            typer.echo(f"  {count:,} {say(what)}")
 
 
 def print_problem(sentence: str, examples: Iterable[str]) -> None:
@@ -83,7 +100,7 @@ class Display:
     def bar(self, now: TransferProgress) -> None:
         if self._what != now.phase or self._show is None:
             self.close()
-            self._what, self._show = now.phase, self._shown.enter_context(progress(now.phase))
+            self._what, self._show = now.phase, self._shown.enter_context(progress(say(_PHASES[now.phase])))
         self._show(now.done, now.total)
 
     def line(self, sentence: str) -> None:

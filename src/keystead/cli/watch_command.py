@@ -25,6 +25,7 @@ from keystead.cli.keyspace_arguments import (
     run,
 )
 from keystead.cli.name_hints import complete_family
+from keystead.cli.terminal_language import say
 from keystead.errors import StoreUnavailable
 from keystead.schema import Family, Keyspace
 from keystead.schema.survey import survey_of
@@ -70,10 +71,10 @@ def watch(
     classes = keyspaces(targets, more)
     families = None if not family else {find_family(name, classes) for name in family}
     if families and unknown:
-        fail("--unknown shows keys of no family; leave out --family", USAGE_ERROR)
+        fail(say("--unknown shows keys of no family; leave out --family"), USAGE_ERROR)
     for one in families or ():
         if one.kind == "channel":
-            fail(f"{one.place} is a Channel, which stores nothing to watch", USAGE_ERROR)
+            fail(say("{place} is a Channel, which stores nothing to watch", place=one.place), USAGE_ERROR)
 
     async def work() -> int:
         ended: list[bool] = []
@@ -83,7 +84,7 @@ def watch(
             ended.append(True)
             return task is not None and task.cancel()
 
-        with stop_on_signals(lambda: "stopped", handle_gently=end):
+        with stop_on_signals(lambda: say("stopped"), handle_gently=end):
             try:
                 async with open_keyspaces(classes, store) as bound_keys:
                     await _Printer(bound_keys, families, unknown, values, as_json).follow()
@@ -123,7 +124,7 @@ class _Printer:
                     )
                     has_begun = True
                     for url, means in changes.means.items():
-                        typer.echo(f"watching {url}: {means}", err=True)
+                        typer.echo(say("watching {url}: {means}", url=url, means=means), err=True)
                     async for change in changes:
                         await self._print(change)
             except StoreUnavailable as error:
@@ -143,12 +144,12 @@ class _Printer:
             typer.echo(json_text(line | ({"value": value} if self._values else {})))
             return
         time = datetime.fromtimestamp(change.at_ms / 1000).strftime("%H:%M:%S")
-        name = change.family_name or "(no family)"
+        name = change.family_name or say("(no family)")
         match change.kind:
             case "flushed":
-                typer.echo(f"{time}  all keys of the store were deleted at once")
+                typer.echo(f"{time}  {say('all keys of the store were deleted at once')}")
             case "missed":
-                typer.echo(f"{time}  {change.count:,} more changes were too many to show")
+                typer.echo(f"{time}  {say('{count} more changes were too many to show', count=f'{change.count:,}')}")
             case _:
                 self._width = max(self._width, len(name))
                 typer.echo(f"{time}  {name:<{self._width}}  {change.kind:<7}  {one_line(change.key)}")

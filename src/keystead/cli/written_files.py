@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from keystead.cli.exit import fail
+from keystead.cli.terminal_language import say
 
 
 def read(path: Path) -> str | None:
@@ -17,7 +18,7 @@ def read(path: Path) -> str | None:
     except UnicodeDecodeError:
         return ""
     except OSError as error:
-        fail(f"cannot read {path}: {error.strerror or error}")
+        fail(say("cannot read {path}: {reason}", path=path, reason=error.strerror or error))
 
 
 def write(files: Mapping[Path, str]) -> list[Path]:
@@ -28,5 +29,5 @@ def write(files: Mapping[Path, str]) -> list[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(files[path], encoding="utf-8", newline="\n")
         except OSError as error:
-            fail(f"cannot write {path}: {error.strerror or error}")
+            fail(say("cannot write {path}: {reason}", path=path, reason=error.strerror or error))
     return changed

@@ -85,7 +85,9 @@ class Settings(BaseModel):
         "the address it listens on.",
     )
     language: Language = Field(
-        "en", description="The language of pages for browsers that ask for none of `en`, `ja` and `ko`."
+        "en",
+        description="The language of pages for browsers that ask for none of `en`, `ja` and `ko`. In the environment "
+        "also that of the command line, which else follows `LC_ALL`, `LC_MESSAGES` and `LANG`.",
     )
     log_format: Literal["text", "json"] | None = Field(
         None, description="The log format, `text` or `json`. Default: `json` in production."
