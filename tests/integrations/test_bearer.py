@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -58,13 +57,11 @@ def test_a_token_revoked_at_one_server_is_refused_at_the_other_even_after_a_rest
         assert send_request(one, "/me", log_in(one, 42)).status_code == 200  # the next login
         if redis is not None:
             redis.kill()
-            began = time.monotonic()  # generous: each call fails within its own time limit
             away = send_request(other, "/me", third)
             assert (away.status_code, away.json()["code"]) == (503, "STORE_UNAVAILABLE")
             assert away.headers["retry-after"] == "1"
             assert "www-authenticate" not in away.headers
             assert is_refused(send_request(other, "/me", "made.up.token"))  # for that nobody is asked
-            assert time.monotonic() - began < 20
             redis.restart()
             wait_until(lambda: send_request(other, "/me", third).status_code == 200, "the store is back")
         else:

@@ -28,7 +28,6 @@ def raise_and_catch(error: BaseException, cause: BaseException | None = None) ->
         return caught
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_cyclic_error_chains_are_logged_once(form: Literal["text", "json"], capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(form, "info", development=True)

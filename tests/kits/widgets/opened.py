@@ -66,6 +66,10 @@ class Kept:
         left: int = await self.ask("PTTL", key)
         return left
 
+    async def ends_ms(self, key: str) -> int:
+        ends: int = await self.ask("PEXPIRETIME", key)
+        return ends
+
     async def everything(self) -> str:
         """All keys and all that they hold, as text."""
         return "\n".join([f"{key} {await self.held(key)!r}" for key in sorted(await self.keys(requests=True))])

@@ -14,6 +14,7 @@ import pytest
 from keystead import Store
 from keystead.parts.schedule import JobState, RunEntry, ScheduleKeys
 from tests import forking
+from tests.conftest import PATIENCE_S
 from tests.parts.schedule.conftest import MINUTE, history_of
 from tests.serving import environment, wait_until
 
@@ -125,7 +126,7 @@ async def test_a_stopping_process_releases_its_run_immediately(store: Store, wor
 
 async def _history(store: Store, count: int) -> list[RunEntry]:
     """The history of the job, once it has so many entries."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while len(found := await history_of(store, "stuck")) < count:
         assert time.monotonic() < deadline
     return found
