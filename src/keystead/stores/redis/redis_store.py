@@ -24,7 +24,7 @@ from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
-from keystead.stores.redis.compiled_store import CompiledStore
+from keystead.stores.redis.compiled_store import CompiledStore, written_keys
 from keystead.stores.redis.foreign_commands import run_foreign
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
 from keystead.stores.redis.redis_full_copy import WholeKeys
@@ -266,7 +266,7 @@ class RedisStore(CompiledStore):
         work = run_on(self._link, Script(steps), self._loop.time() + self._settings.timeout)
         if self._near is None:
             return await work
-        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
+        return await dropping(self._near, written_keys(steps), work)
 
     async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         if self._link is None:
@@ -281,7 +281,15 @@ class RedisStore(CompiledStore):
         self._check_loop()
         if self._link is None:
             raise self._closed_error()
-        return await run_foreign(self._link, commands, self._loop.time() + self._settings.timeout, atomic)
+        work = run_foreign(self._link, commands, self._loop.time() + self._settings.timeout, atomic)
+        near = self._near
+        if near is None:
+            return await work
+        near.drop_all()  # nobody knows what they write
+        try:
+            return await work
+        finally:
+            near.drop_all()
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
