@@ -22,7 +22,7 @@ from keystead.stores import Store, connect
 
 FIELDS_MAX: Final = 100
 VALUE_MAX_BYTES: Final = 100_000
-_TOKEN: Final = "keystead.token"  # in the scope, until its session is there
+_GIVEN: Final = "keystead.given"  # in the scope: its token, until its session is there
 
 
 class RequestSessionMiddleware(SessionLayer[DataSessions]):
@@ -84,13 +84,13 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
         self._lazy = lazy
 
     def _start_read(self, sessions: DataSessions, cookies: bytes, scope: Scope) -> Any:
-        token = scope[_TOKEN] = self._find_token(cookies, scope)
+        token = scope[_GIVEN] = self._find_token(cookies, scope)
         return None if token is None or self._lazy else sessions.load(token)
 
     def _respond(self, scope: Scope, sessions: DataSessions, cookies: bytes, send: Send, found: Any) -> RequestResponse:
         loop = asyncio.get_running_loop() if self._lazy else None
         response = RequestResponse(self._cookies, cookies, send, scope, self._client, loop)
-        response.session = RequestSession(sessions, response, found, scope.pop(_TOKEN, None))
+        response.session = RequestSession(sessions, response, found, scope.pop(_GIVEN, None))
         scope["session"] = scope[REQUEST_SESSION] = response.session
         return response
 

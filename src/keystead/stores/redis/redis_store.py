@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from _thread import get_ident
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -166,17 +166,51 @@ class RedisStore(CompiledStore):
         try:
             replies = await connection.send(payload, len(calls), now)
         except ConnectionLost as lost:
-            deadline = now + self._settings.timeout
-            return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
+            return await self._ask_again(now, link, calls, payload, lost)
         for reply in replies:
             if type(reply) is ReplyError:
-                deadline = now + self._settings.timeout
-                return without_errors(await self._finish(deadline, link, connection, calls, replies))
+                return await self._finish_errors(now, link, connection, calls, replies)
         for place, call_ in enumerate(calls):
             shape = SHAPES.get(call_.spec.name)
             if shape is not None:
                 replies[place] = shape(call_, replies[place])
         return replies
+
+    def repeated(self, calls: list[Any]) -> Callable[[], Coroutine[Any, Any, list[Reply]]]:
+        payload, count = pack(calls), len(calls)
+        shapes = [(place, one, SHAPES[one.spec.name]) for place, one in enumerate(calls) if one.spec.name in SHAPES]
+
+        async def read_again() -> list[Reply]:
+            # As the fast path of `run`, without looking at the commands.
+            link = self._link
+            connection = None if link is None else link.connection
+            if link is None or connection is None or connection.lost is not None or connection.congested is not None:
+                return await self.run(calls)
+            if get_ident() != self._opened_thread or not self._loop_runs():
+                self._check_loop()
+            now = self._loop.time()
+            try:
+                replies = await connection.send(payload, count, now)
+            except ConnectionLost as lost:
+                return await self._ask_again(now, link, calls, payload, lost)
+            for reply in replies:
+                if type(reply) is ReplyError:
+                    return await self._finish_errors(now, link, connection, calls, replies)
+            for place, call_, shape in shapes:
+                replies[place] = shape(call_, replies[place])
+            return replies
+
+        return read_again
+
+    async def _ask_again(
+        self, began: float, link: RedisLink, calls: list[Call], payload: bytes, lost: ConnectionLost
+    ) -> list[Reply]:
+        return without_errors(await self._exchange_until(began + self._settings.timeout, link, calls, payload, lost))
+
+    async def _finish_errors(
+        self, began: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
+    ) -> list[Reply]:
+        return without_errors(await self._finish(began + self._settings.timeout, link, connection, calls, replies))
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
         if self._link is None:
