@@ -3,31 +3,43 @@
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
 
 import pytest
+from pydantic import Field, model_validator
 
 import keystead
 from keystead.errors import BadDeclaration, BadUrl, StoreUnavailable
 from keystead.integrations.asgi import SessionMiddleware, session_keys, session_of
 from keystead.parts.sessions import Policy, SessionRecord, Sessions
 from keystead.schema import KeyRing, Sealed
+from keystead.schema.record_copies import copier_of
 from tests import servers
 from tests.integrations.apps import Visit
 from tests.integrations.serving import ROOT, Browser, Served, serving
 from tests.serving import environment, free_port, keystead_command, wait_until
 
 
+def reads_of(redis: servers.Server) -> int:
+    """How many values were read from this server so far."""
+    found = re.search(rb"cmdstat_get:calls=(\d+)", bytes(redis.ask("INFO", "commandstats")))
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.parametrize("near", [None, "1s"], ids=["far", "near"])
 @pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
 def test_a_session_begins_changes_and_ends_in_each_framework(
-    framework: str, tmp_path: Path, redis: servers.Server
+    framework: str, near: str | None, tmp_path: Path, redis: servers.Server
 ) -> None:
-    with serving(tmp_path, framework, store=redis.url, prefix=framework) as served, Browser(served) as browser:
+    options = {"store": redis.url, "prefix": framework, "policy": {"near": near}}
+    with serving(tmp_path, framework, **options) as served, Browser(served) as browser:  # type: ignore[arg-type]
         assert browser.me()["signed_in"] is False
         refused = browser.get("/private")
         assert (refused.status_code, refused.json()["code"]) == (401, "SIGNED_OUT")
@@ -38,6 +50,16 @@ def test_a_session_begins_changes_and_ends_in_each_framework(
         found = browser.get("/me")
         assert (found.json()["user"], found.json()["theme"]) == ("ann", "dark")
         assert found.headers["cache-control"] == "no-store"
+
+        def is_read_near() -> bool:
+            before = reads_of(redis)
+            assert browser.me()["theme"] == "dark"
+            return reads_of(redis) == before
+
+        if near is None:
+            assert not is_read_near()
+        else:
+            wait_until(is_read_near, "a copy answers")
         with browser.copy() as tab:
             assert browser.post("/logout").json()["ended"] is True
             assert tab.me()["gone"] == "unknown"
@@ -246,6 +268,64 @@ async def test_sessions_of_a_custom_keyspace_use_its_clock() -> None:
         ended = await Called().by(app, cookie)
         assert ended.said is None
         assert ended.set_cookie == ""
+
+
+class Counted(SessionRecord):
+    """Counts how often it is decoded."""
+
+    decoded: ClassVar[int] = 0
+    items: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def count(self) -> Self:
+        Counted.decoded += 1
+        return self
+
+
+@pytest.mark.parametrize("near", [None, "1s"], ids=["far", "near"])
+async def test_a_record_is_decoded_once_and_copied_only_for_who_asks_for_its_data(
+    near: str | None, redis: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = 0
+
+    def count_copies(record: Any) -> Any:
+        copy = copier_of(record)
+        assert copy is not None
+
+        def counted() -> Any:
+            nonlocal copies
+            copies += 1
+            return copy()
+
+        return counted
+
+    monkeypatch.setattr("keystead.parts.sessions.sessions.copier_of", count_copies)
+
+    async def login(session: Any) -> Any:
+        await session.start(Counted(uid="ann", items=["apple"]))
+
+    async def who(session: Any) -> Any:
+        request = SimpleNamespace(scope={"state": {"session": session}})
+        return [session_of(request, Counted).user, session.id is not None, session.gone, bool(session)]
+
+    async def change_own(session: Any) -> Any:
+        session.data.items.append("changed")
+        return [session.require().items, session.data.items]
+
+    options: Any = {"model": Counted, "policy": Policy(near=near), "csrf": False}
+    async with keystead.connect(redis.url) as store:
+        signed = await Called().by(SessionMiddleware(app_that(login), store=store, **options))
+        cookie = signed.set_cookie.partition(";")[0]
+        asked, changed = (SessionMiddleware(app_that(do), store=store, **options) for do in (who, change_own))
+        for app in (asked, changed):
+            await Called().by(app, cookie)
+        Counted.decoded = copies = 0
+        for _ in range(20):
+            assert (await Called().by(asked, cookie)).said == ["ann", True, None, True]
+        assert (Counted.decoded, copies) == (0, 0)
+        for number in range(1, 5):
+            assert (await Called().by(changed, cookie)).said == [["apple", "changed"]] * 2
+            assert (Counted.decoded, copies) == (0, number)
 
 
 async def test_a_store_that_the_application_opens_is_left_open() -> None:

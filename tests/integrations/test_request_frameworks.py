@@ -1,5 +1,6 @@
 """`request.session` in Starlette, FastAPI and Litestar: their own middleware is replaced, and nothing else."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import litestar
@@ -19,6 +20,7 @@ from starlette.testclient import TestClient
 
 from keystead import connect
 from keystead.integrations.asgi import LitestarSessions, RequestSession, RequestSessionMiddleware, session_of
+from keystead.parts.datasessions import ANONYMOUS, Policy
 from tests.integrations.request_apps import app_with, browser_of
 
 URL = "https://testserver.local"
@@ -46,7 +48,7 @@ FIRST = {"visits": 1, "pages": ["start"]}
 CHANGED = {"visits": 1, "pages": ["start", {"name": "change"}], "theme": "dark"}
 
 
-def starlette_app(own: bool) -> Any:
+def starlette_app(own: bool, **options: Any) -> Any:
     async def visit(request: Request) -> Response:
         return JSONResponse(PROFILE.visit(request.session))
 
@@ -64,16 +66,16 @@ def starlette_app(own: bool) -> Any:
     if own:
         app.add_middleware(StarletteSessions, secret_key="key", https_only=True)
     else:
-        app.add_middleware(RequestSessionMiddleware, store="memory://")
+        app.add_middleware(RequestSessionMiddleware, **options)
     return TestClient(app, base_url=URL)
 
 
-def fastapi_app(own: bool) -> Any:
+def fastapi_app(own: bool, **options: Any) -> Any:
     app = FastAPI()
     if own:
         app.add_middleware(StarletteSessions, secret_key="key", https_only=True)
     else:
-        app.add_middleware(RequestSessionMiddleware, store="memory://")
+        app.add_middleware(RequestSessionMiddleware, **options)
 
     def pages(request: FastApiRequest) -> Any:
         return request.session
@@ -134,25 +136,25 @@ async def litestar_forbidden(request: LitestarRequest) -> None:
 HANDLERS = [litestar_visit, litestar_change, litestar_read, litestar_leave, litestar_replace, litestar_forbidden]
 
 
-def litestar_app(own: bool) -> Any:
-    sessions = ServerSideSessionConfig(secure=True) if own else LitestarSessions(store="memory://")
+def litestar_app(own: bool, **options: Any) -> Any:
+    sessions = ServerSideSessionConfig(secure=True) if own else LitestarSessions(**options)
     lifespan = [sessions.lifespan] if isinstance(sessions, LitestarSessions) else []
     app = Litestar(HANDLERS, middleware=[sessions.middleware], lifespan=lifespan, logging_config=None)
     return LitestarClient(app, base_url=URL)
 
 
-def litestar_around(own: bool) -> Any:
+def litestar_around(own: bool, **options: Any) -> Any:
     if own:
         return litestar_app(own)
-    return TestClient(
-        RequestSessionMiddleware(Litestar(HANDLERS, logging_config=None), store="memory://"), base_url=URL
-    )
+    return TestClient(RequestSessionMiddleware(Litestar(HANDLERS, logging_config=None), **options), base_url=URL)
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own", "ours"])
+@pytest.mark.parametrize("sessions", ["own", "ours", "ours near"])
 @pytest.mark.parametrize("make", [starlette_app, fastapi_app, litestar_app, litestar_around])
-def test_the_same_application_runs_with_its_own_middleware_and_with_ours(make: Any, own: bool) -> None:
-    with make(own) as browser:
+def test_the_same_application_runs_with_its_own_middleware_and_with_ours(make: Any, sessions: str) -> None:
+    near = "1s" if sessions == "ours near" else None
+    options = {"policy": Policy(near=near), "anonymous": replace(ANONYMOUS, near=near)}
+    with make(sessions == "own", store="memory://", **options) as browser:
         assert browser.get("/read").json() == {}
         assert browser.get("/visit").json() == FIRST
         assert browser.get("/change").json() == [1, None, False]

@@ -158,6 +158,18 @@ async def test_a_process_reads_its_own_writes_at_once(pair: tuple[Keys, Keys]) -
     assert await keys.name("a").get() is None
 
 
+async def test_a_step_that_only_reads_drops_no_copy(pair: tuple[Keys, Keys]) -> None:
+    keys, _ = pair
+    await keys.name("a").set("Ann")
+    await warm(keys, "a")
+    near = near_of(keys)
+    misses = near.misses
+    for _ in range(5):  # planned at first, compiled from then on
+        assert await keys.atomically(keys.name("a").exists().required(), keys.name("a").see())
+        assert await keys.name("a").get() == "Ann"
+    assert near.misses == misses
+
+
 async def test_a_write_elsewhere_is_seen_within_the_bound(pair: tuple[Keys, Keys]) -> None:
     keys, other = pair
     await other.name("a").set("0")
@@ -322,6 +334,18 @@ async def test_who_may_not_track_keys_reads_as_before(server: Server) -> None:
             await keys.name("a").set(str(n))
             assert await keys.name("a").get() == str(n)
         assert near_of(keys).hits == 0
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+async def test_a_process_reads_what_its_own_foreign_commands_wrote(server: Server, atomic: bool) -> None:
+    async with opened(server.url) as keys:
+        await keys.name("a").set("0")
+        await warm(keys, "a")
+        store = keys.name.store
+        for n in range(1, 300):
+            script = ["EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", "1", "name:a", str(n)]
+            await store.run_foreign([script], atomic=atomic)
+            assert await keys.name("a").get() == str(n)
 
 
 @pytest.mark.matrix

@@ -23,7 +23,7 @@ class Repeated:
            are the same list as long as nothing has changed
     """
 
-    __slots__ = ("_calls", "_finishes", "_near_read", "_near_s", "_store", "remembered")
+    __slots__ = ("_ask", "_finishes", "_near_read", "_near_s", "_store", "remembered")
 
     def __init__(self, *reads: Operation[Any], near: float = 0.0) -> None:
         use_all(reads)
@@ -33,22 +33,22 @@ class Repeated:
         for call in calls:
             call.packed = b""
         self._store = reads[0].store
-        self._calls: list[Any] = calls
+        self._ask = self._store.repeated(calls)
         self._finishes = [one.finish for one in reads]
         self._near_s = near
         self._near_read = NearRead(calls) if near else None
         self.remembered: Any = None  # for the caller: what it made of the latest replies
 
     async def __call__(self) -> list[Any]:
-        return self.finish(await self._store.run(self._calls))
+        return self.finish(await self._ask())
 
     def replies(self) -> list[Reply] | Awaitable[list[Reply]]:
         """The replies for `finish`, from a copy if there is one: then without waiting."""
         read = self._near_read
-        near = None if read is None else self._store.near
-        if near is None or read is None:
-            return self._store.run(self._calls)
-        return near.read(read, self._near_s)
+        if read is None:
+            return self._ask()
+        near = self._store.near
+        return self._ask() if near is None else near.read(read, self._near_s)
 
     def finish(self, replies: list[Reply]) -> list[Any]:
         """The results of these replies."""

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from keystead import Store, connect, wait
-from keystead.errors import BadDeclaration, BadValue
-from keystead.integrations.asgi import LitestarSessions
-from keystead.parts.datasessions import DataSessions, Gone, Policy, data_session_keys
+from keystead.errors import BadValue
+from keystead.parts.datasessions import DataSessions, Gone, data_session_keys
 from tests.parts.datasessions.conftest import HOUR_MS, MINUTE_MS, everywhere, keys_of, live, sessions_on
 from tests.parts.sessions.conftest import Clock
 from tests.parts.sessions.relays import Relay
@@ -206,10 +205,3 @@ def test_synchronous_code_uses_the_same_sessions() -> None:
     assert wait(sessions.save(made))
     signed_in = live(wait(sessions.sign_in(made, "ann")))
     assert live(wait(sessions.load(signed_in.token))).data == {"n": 2}
-
-
-def test_near_reads_are_refused_where_the_policy_is_declared() -> None:
-    with pytest.raises(BadDeclaration, match="leave near out"):
-        data_session_keys(Policy(near="1s"))
-    with pytest.raises(BadDeclaration, match="leave near out"):
-        LitestarSessions(store="memory://", policy=Policy(near="1s"))

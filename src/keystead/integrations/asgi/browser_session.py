@@ -38,15 +38,16 @@ class BrowserSession(SessionResponse, Generic[R]):
 
     _data: R | None = None  # once it was asked for
     _reason: Reason | None = None
+    _new_token: str | None = None  # instead of that of the request
+    _has_new_token = False
 
     def __init__(
         self,
         scope: Scope,
         sessions: Sessions[R],
         cookies: Cookies,
-        cookie_header: str,
+        cookie_header: bytes,
         send: Send,
-        token: str | None,
         found: Live[R] | Gone | None,
     ) -> None:
         """For the middleware: puts itself into the scope. `found` is None if there was no token."""
@@ -55,7 +56,6 @@ class BrowserSession(SessionResponse, Generic[R]):
         self._send = send
         self._is_http = scope["type"] == "http"
         self._sessions = sessions
-        self._token = token
         self._live: Live[R] | None = None
         if isinstance(found, Gone):
             self._reason = found.reason
@@ -206,9 +206,19 @@ class BrowserSession(SessionResponse, Generic[R]):
 
     # --- cookies -------------------------------------------------------------------------------------------
 
+    @property
+    def _token(self) -> str | None:
+        """Most requests do not need it."""
+        if self._has_new_token:
+            return self._new_token
+        return self._cookies.session.read(self._cookie_header.decode("latin-1"))
+
+    def _set_token(self, token: str | None) -> None:
+        self._new_token, self._has_new_token = token, True
+
     def _adopt(self, token: str, live: Live[R]) -> None:
         """Make this the current session, and set its cookie for as long as the session can last."""
-        self._token = token
+        self._set_token(token)
         self._set_live(live)
         dated: Any = self.held
         left_ms = deadline_ms(dated.created_at) + self._sessions.policy.absolute_ms - deadline_ms(dated.last_seen_at)
@@ -224,11 +234,16 @@ class BrowserSession(SessionResponse, Generic[R]):
 
     def _sign_out(self) -> None:
         """Forget the session, and delete the cookie."""
-        self._token = None
+        self._set_token(None)
         self._set_live(None)
         self._set_cookie(self._cookies.session.name, self._cookies.session.clear())
 
     # --- for the middleware --------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> type[R] | None:
+        """The type of the data; None if no user is signed in."""
+        return None if self._live is None else self._live.model
 
     @property
     def held(self) -> R | None:

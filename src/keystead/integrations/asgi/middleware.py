@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2s
 from typing import Any
+
+from starlette.types import Scope, Send
 
 from keystead.errors import BadDeclaration
 from keystead.integrations.asgi.browser_session import BrowserSession
@@ -12,7 +15,8 @@ from keystead.integrations.asgi.keys import R, session_keys, sessions_of
 from keystead.integrations.asgi.lifespan import SessionsLifespan
 from keystead.integrations.asgi.session_layer import SessionLayer
 from keystead.integrations.asgi.types import App
-from keystead.parts.sessions import Policy, SessionRecord, Sessions
+from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions
+from keystead.parts.sessions.session_lookup import MAX_CACHED, SessionQuery
 from keystead.schema import KeyRing
 from keystead.stores import Store, connect
 
@@ -64,8 +68,6 @@ class SessionMiddleware(SessionLayer[Sessions[Any]]):
             _lifespan(store, model, policy, prefix, seal)
             if sessions is None
             else SessionsLifespan(None, lambda: sessions),
-            Sessions.start_read,
-            BrowserSession,
             cookie=cookie,
             development=development,
             skip=skip,
@@ -74,6 +76,35 @@ class SessionMiddleware(SessionLayer[Sessions[Any]]):
             trusted_origins=trusted_origins,
             csrf_body_max_bytes=csrf_body_max_bytes,
         )
+        # What Cookie headers lead to: a browser sends the same one many times in a row. The key is a digest, so that no
+        # secret stays in memory.
+        self._known: dict[bytes, SessionQuery] = {}
+        self._known_by: Sessions[Any] | None = None
+
+    def _start_read(self, sessions: Sessions[Any], cookies: bytes, scope: Scope) -> Any:
+        digest = blake2s(cookies).digest()
+        query = self._known.get(digest)
+        if query is None or self._known_by is not sessions:
+            token = self._find_token(cookies, scope)
+            if token is None:
+                return None
+            query = sessions.find_query(token)
+            if query is None:
+                return Gone("unknown")
+            self._keep(sessions, digest, query)
+        return sessions.start_read(query)
+
+    def _keep(self, sessions: Sessions[Any], digest: bytes, query: SessionQuery) -> None:
+        if self._known_by is not sessions:
+            self._known, self._known_by = {}, sessions
+        elif len(self._known) >= MAX_CACHED:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = query
+
+    def _respond(
+        self, scope: Scope, sessions: Sessions[Any], cookies: bytes, send: Send, found: Any
+    ) -> BrowserSession[Any]:
+        return BrowserSession(scope, sessions, self._cookies, cookies, send, found)
 
 
 def _lifespan(

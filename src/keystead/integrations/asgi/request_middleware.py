@@ -16,13 +16,13 @@ from keystead.integrations.asgi.lifespan import SessionsLifespan
 from keystead.integrations.asgi.request_response import RequestResponse
 from keystead.integrations.asgi.request_session import REQUEST_SESSION, RequestSession
 from keystead.integrations.asgi.session_layer import SessionLayer
-from keystead.integrations.asgi.session_response import Cookies
 from keystead.integrations.asgi.types import App
 from keystead.parts.datasessions import ANONYMOUS, DataSessions, Policy, data_session_keys
 from keystead.stores import Store, connect
 
 FIELDS_MAX: Final = 100
 VALUE_MAX_BYTES: Final = 100_000
+_GIVEN: Final = "keystead.given"  # in the scope: its token, until its session is there
 
 
 class RequestSessionMiddleware(SessionLayer[DataSessions]):
@@ -72,8 +72,6 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
             _lifespan(store, policy, anonymous, prefix, creations)
             if sessions is None
             else SessionsLifespan(None, lambda: sessions),
-            None if lazy else DataSessions.load,
-            self._attach,
             cookie=cookie,
             development=development,
             skip=skip,
@@ -85,19 +83,14 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
         self._client = client
         self._lazy = lazy
 
-    def _attach(
-        self,
-        scope: Scope,
-        sessions: DataSessions,
-        cookies: Cookies,
-        cookie_header: str,
-        send: Send,
-        token: str | None,
-        found: Any,
-    ) -> RequestResponse:
+    def _start_read(self, sessions: DataSessions, cookies: bytes, scope: Scope) -> Any:
+        token = scope[_GIVEN] = self._find_token(cookies, scope)
+        return None if token is None or self._lazy else sessions.load(token)
+
+    def _respond(self, scope: Scope, sessions: DataSessions, cookies: bytes, send: Send, found: Any) -> RequestResponse:
         loop = asyncio.get_running_loop() if self._lazy else None
-        response = RequestResponse(cookies, cookie_header, send, scope, self._client, loop)
-        response.session = RequestSession(sessions, response, found, token)
+        response = RequestResponse(self._cookies, cookies, send, scope, self._client, loop)
+        response.session = RequestSession(sessions, response, found, scope.pop(_GIVEN, None))
         scope["session"] = scope[REQUEST_SESSION] = response.session
         return response
 

@@ -33,7 +33,7 @@ class RequestResponse(SessionResponse):
     def __init__(
         self,
         cookies: Cookies,
-        cookie_header: str,
+        cookie_header: bytes,
         send: Send,
         scope: Scope,
         client: Callable[[Scope], str] | None,

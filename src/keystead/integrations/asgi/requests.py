@@ -41,9 +41,9 @@ def session_of(request: HasScope, model: type[R] | None = None) -> RequestSessio
     session = (request.scope.get("state") or {}).get("session")
     if not isinstance(session, BrowserSession):
         raise LookupError("this request has no session: add SessionMiddleware, or remove its path from skip")
-    held = session.held
-    if held is not None and not isinstance(held, model):
-        raise TypeError(f"sessions hold {type(held).__name__} here, not {model.__name__}")
+    held = session.model
+    if held is not None and held is not model and not issubclass(held, model):
+        raise TypeError(f"sessions hold {held.__name__} here, not {model.__name__}")
     return session
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import CoroutineType
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -21,23 +22,18 @@ from keystead.integrations.asgi.types import App, cookies_in, event_of, path_pre
 from keystead.parts.sessions import Gone
 
 P = TypeVar("P")
-# Puts the session into the scope, and makes the response: of the scope, the part, the cookies, the Cookie header,
-# `send`, the token, and what was read.
-Respond: TypeAlias = Callable[[Scope, P, Cookies, str, Send, str | None, Any], SessionResponse]
 
 log: Final = logging.getLogger("keystead.sessions")
 _security = logging.getLogger("keystead.security")
 
 
-class SessionLayer(Generic[P]):
+class SessionLayer(ABC, Generic[P]):
     """Reads the session of each request with the part `P`, and passes its response on with cookies."""
 
     def __init__(
         self,
         app: App,
         lifespan: SessionsLifespan[P],
-        start_read: Callable[[P, str], Any] | None,
-        respond: Respond[P],
         *,
         cookie: str,
         development: bool,
@@ -47,13 +43,9 @@ class SessionLayer(Generic[P]):
         trusted_origins: Sequence[str],
         csrf_body_max_bytes: int,
     ) -> None:
-        """`start_read` returns what a token leads to, or a coroutine that reads it; None: the session reads itself."""
         self.app = app
         self._lifespan = lifespan
-        self._start_read = start_read
-        self._respond = respond
         self._cookies = Cookies(Cookie(cookie, not development), rules.csrf_cookie(not development))
-        self._read_token = self._cookies.session.read
         self._skip = path_prefixes("skip", skip)
         guard = CsrfGuard(
             self._cookies.csrf,
@@ -73,20 +65,21 @@ class SessionLayer(Generic[P]):
         cookies = cookies_in(scope["headers"])
         if self._csrf and (kind == "websocket" or scope["method"] not in rules.SAFE_METHODS):
             body = BodyAhead(receive)
-            if await self._csrf.is_refused(scope, send, cookies, body):
+            if await self._csrf.is_refused(scope, send, cookies.decode("latin-1"), body):
                 return None
             receive = body.receive
-        token = self._find_token(cookies, scope) if cookies else None
+        found = None
         try:
             sessions = self._lifespan.sessions or await self._lifespan.open()
-            found = None if token is None or self._start_read is None else self._start_read(sessions, token)
-            if isinstance(found, CoroutineType):
-                found = await found
+            if cookies:
+                found = self._start_read(sessions, cookies, scope)
+                if isinstance(found, CoroutineType):
+                    found = await found
         except StoreError as error:
             return await _refuse_unavailable(scope, send, error)
         if type(found) is Gone:
             log_gone(found, scope)
-        response = self._respond(scope, sessions, self._cookies, cookies, send, token, found)
+        response = self._respond(scope, sessions, cookies, send, found)
         try:
             await self.app(scope, receive, response.send if kind == "http" else send)
         except Exception as error:
@@ -96,13 +89,22 @@ class SessionLayer(Generic[P]):
             if response.needs_finish:
                 await response.finish()
 
+    @abstractmethod
+    def _start_read(self, sessions: P, cookies: bytes, scope: Scope) -> Any:
+        """What these cookies lead to, or a coroutine that reads it. None: there is no token."""
+
+    @abstractmethod
+    def _respond(self, scope: Scope, sessions: P, cookies: bytes, send: Send, found: Any) -> SessionResponse:
+        """Put the session into the scope, and make its response. `found` is what was read."""
+
     async def close(self) -> None:
         """Close the store, for servers without lifespan. The next request opens it again."""
         await self._lifespan.close()
 
-    def _find_token(self, cookies: str, scope: Scope) -> str | None:
-        token = self._read_token(cookies)
-        if token is None and self._cookies.session.is_ambiguous(cookies):
+    def _find_token(self, cookies: bytes, scope: Scope) -> str | None:
+        header = cookies.decode("latin-1")
+        token = self._cookies.session.read(header)
+        if token is None and self._cookies.session.is_ambiguous(header):
             _security.warning("a request had two different session cookies", extra=event_of("two-cookies", scope))
         return token
 

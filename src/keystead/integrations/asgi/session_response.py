@@ -42,7 +42,7 @@ class SessionResponse:
     _failure: tuple[BaseException, Refusal] | None = None
 
     _cookies: Cookies
-    _cookie_header: str
+    _cookie_header: bytes
     _send: Send
     _is_http: bool  # false on a WebSocket
 
@@ -54,7 +54,7 @@ class SessionResponse:
         """
         self._used = True
         if self._csrf is None:
-            given = self._cookies.csrf.read(self._cookie_header)
+            given = self._cookies.csrf.read(self._cookie_header.decode("latin-1"))
             self._csrf = csrf_token(given)
             if self._csrf != given:
                 self._refuse_without_cookies("csrf_token")
@@ -130,7 +130,10 @@ class SessionResponse:
 
 def _is_streamed(start: Message) -> bool:
     """Whether a body of unknown length may follow."""
-    return start["status"] not in _WITHOUT_BODY and all(name != _CONTENT_LENGTH for name, _ in start.get("headers", ()))
+    for name, _ in start.get("headers", ()):
+        if name == _CONTENT_LENGTH:
+            return False
+    return start["status"] not in _WITHOUT_BODY
 
 
 async def _drop() -> None:

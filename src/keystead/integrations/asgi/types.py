@@ -11,12 +11,12 @@ App: TypeAlias = Callable[..., Awaitable[None]]  # frameworks differ in their pa
 Header: TypeAlias = tuple[bytes, bytes]
 
 
-def cookies_in(headers: Iterable[Header]) -> str:
+def cookies_in(headers: Iterable[Header]) -> bytes:
     """The Cookie header; HTTP/2 may split it."""
-    cookies = ""
+    cookies = b""
     for name, value in headers:
         if name == b"cookie":
-            cookies = f"{cookies}; {value.decode('latin-1')}" if cookies else value.decode("latin-1")
+            cookies = cookies + b"; " + value if cookies else value
     return cookies
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
-from keystead.errors import BadDeclaration
 from keystead.parts.datasessions.data_record import DataRecord
 from keystead.parts.limit import Limited, Rate
 from keystead.parts.sessions import Ended, Policy
@@ -42,7 +41,6 @@ def data_session_keys(
     a store need different prefixes.
     """
     policies = (policy or Policy(), anonymous or ANONYMOUS)
-    check_policies(*policies)
     longest = _ms(max(one.idle_ms for one in policies))
     while_used = sliding(longest, touch_every=_ms(min(one.touch_every_ms for one in policies)))
     families: dict[str, Any] = {
@@ -85,11 +83,6 @@ def data_session_keys(
             f"{prefix}:limit:sessions:{{client}}", creations, doc="Anonymous sessions that a client address began."
         )
     return type("DataKeys", (DataSessionKeys,), {"__module__": __name__, "__doc__": "Sessions with data.", **families})
-
-
-def check_policies(*policies: Policy) -> None:
-    if any(one.near_ms for one in policies):
-        raise BadDeclaration("the data of a session is always read from the store: leave near out of the policy")
 
 
 def _ms(ms: int) -> timedelta:

@@ -40,7 +40,8 @@ class KnownRecord:
 
 def data_queries(index_of: Callable[[str], DataIndex]) -> SessionQueries[Repeated]:
     def build(owner: str, id: str) -> Repeated:
-        return Repeated(*index_of(owner).reads(owner, id))
+        index = index_of(owner)
+        return Repeated(*index.reads(owner, id), near=index.policy.near_ms / 1000)
 
     return SessionQueries(build, parse_data_token, DATA_TOKEN_MAX_LENGTH)
 

@@ -12,7 +12,7 @@ from keystead.errors import BadKey, Unreadable
 from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
-from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys, check_policies
+from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
 from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
@@ -66,7 +66,6 @@ class DataSessions:
         new_secret: Callable[[], bytes] = random_secret,
     ) -> None:
         self.policy, self.anonymous = policy or Policy(), anonymous or ANONYMOUS
-        check_policies(self.policy, self.anonymous)
         check_successors_and_ends(self.policy, keys.session, None, keys.session_end)
         self._users = DataIndex(keys, self.policy, audit, fields_max, new_secret)
         self._visitors = DataIndex(keys, self.anonymous, None, fields_max, new_secret)
@@ -107,6 +106,7 @@ class DataSessions:
 
     async def load(self, token: str) -> DataSession | Gone:
         """The session of a token, with its data. One round trip; about once a minute a second one, which touches it.
+        With a policy that says `near`, most reads make none.
 
         A malformed token costs none. A token that was rotated is accepted for `policy.grace`; one from before a
         sign-in is not.
@@ -123,10 +123,10 @@ class DataSessions:
                 return known.session(token, id, replies[2])
         except Unreadable as error:
             return self._unreadable(error)
-        found = await self._look_up(token, query, replies)
+        index = self._index_of(owner)
+        found = await self._look_up(token, query, None if index.policy.near_ms else replies)
         if isinstance(found, Gone):
             return found
-        index = self._index_of(owner)
         if self._now_ms() >= index.touch_due_ms(found.record):
             return await self._touch(found)
         if not found.aged:

@@ -53,6 +53,11 @@ class Live(Generic[S_co]):
     def __bool__(self) -> Literal[True]:
         return True
 
+    @property
+    def model(self) -> type[S_co]:
+        """The type of the record."""
+        return type(self.session)
+
 
 class SharedLive(Live[S_co]):
     """A live session as the store described it last, shared by all who read it. Its `session` is a new copy each time.
@@ -62,7 +67,7 @@ class SharedLive(Live[S_co]):
     make_record  makes a copy of the record
     """
 
-    __slots__ = ("make_record", "replies", "until_ms")
+    __slots__ = ("_model", "make_record", "replies", "until_ms")
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class SharedLive(Live[S_co]):
         ends_at_ms: int,
         until_ms: int,
         replies: list[Reply],
+        model: type[S_co],
         make_record: Callable[[], S_co],
     ) -> None:
         self.id = id
@@ -79,7 +85,12 @@ class SharedLive(Live[S_co]):
         self.aged = False
         self.until_ms = until_ms
         self.replies = replies
+        self._model = model
         self.make_record = make_record
+
+    @property
+    def model(self) -> type[S_co]:
+        return self._model
 
     @property
     def session(self) -> S_co:  # type: ignore[override]

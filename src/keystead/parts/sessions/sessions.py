@@ -138,19 +138,23 @@ class Sessions(SessionIndex[S]):
 
         Malformed tokens cost no round trip. Both deadlines are enforced here, by the times in the record.
         """
-        found = self.start_read(token)
+        query = self.find_query(token)
+        if query is None:
+            return Gone("unknown")
+        found = self.start_read(query)
         if isinstance(found, CoroutineType):
             found = await found
         return found.own() if isinstance(found, SharedLive) else found
 
-    def start_read(self, token: str) -> Live[S] | Gone | CoroutineType[Any, Any, Live[S] | Gone]:
+    def find_query(self, token: str) -> SessionQuery | None:
+        """What `start_read` needs to read the session of a token; None: this is not a token. No round trip."""
+        return self._queries.for_token(token)
+
+    def start_read(self, query: SessionQuery) -> Live[S] | Gone | CoroutineType[Any, Any, Live[S] | Gone]:
         """As `read`, but without a coroutine if there is nothing to wait for.
 
         The result may be a SharedLive, whose `session` is a new copy each time it is asked for.
         """
-        query = self._queries.for_token(token)
-        if query is None:
-            return Gone("unknown")
         ask = query[2]
         replies = ask.replies()
         known: SharedLive[S] | None = ask.remembered
@@ -350,9 +354,8 @@ class Sessions(SessionIndex[S]):
         # What was sealed does not stay in memory.
         make_record = None if self._family.family.codec.sealed else copier_of(seen.value)
         until_ms = min(self._touch_due_ms(seen.value), live.ends_at_ms)
-        return SharedLive(
-            sid, user, live.ends_at_ms, until_ms, replies, make_record or (lambda: ask.finish(replies)[0].value)
-        )
+        make_record = make_record or (lambda: ask.finish(replies)[0].value)
+        return SharedLive(sid, user, live.ends_at_ms, until_ms, replies, type(seen.value), make_record)
 
     async def _lookup(
         self, query: SessionQuery, replies: list[Any] | None = None, aged: bool = False

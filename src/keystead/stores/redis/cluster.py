@@ -15,13 +15,14 @@ from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreUnavailable
 from keystead.stores.changed_keys import ChangedKeys
-from keystead.stores.commands import Call, Reply, encode
+from keystead.stores.commands import Call, Reply
 from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
+from keystead.stores.redis.compiled_store import written_keys
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
@@ -38,7 +39,7 @@ from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.script_runs import PAUSE_S, convert_reply
 from keystead.stores.redis.subscription import Listener, subscription
 from keystead.stores.redis.tracked_keys import KeyListener, tracked_keys
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store, keys_of
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store
 
 _ASKING = pack_command((b"ASKING",))
 
@@ -239,17 +240,13 @@ class ClusterStore(Store):
         return self._near
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
-        if self._near is None:
-            return await self._run_steps(steps)
-        keys = [encode(key) for step in steps for key in keys_of(step)]
-        return await dropping(self._near, keys, self._run_steps(steps))
-
-    async def _run_steps(self, steps: Sequence[Step]) -> Outcome:
         found = shape_of(steps)
         compiled = None if found is None else self._compiled.get(found[0])
         if found is not None and compiled is not None and self._nodes.is_open:
             self._check_loop()
-            outcome = await self._run_compiled(compiled, found[1])
+            work = self._run_compiled(compiled, found[1])
+            near = None if compiled.reads_only else self._near
+            outcome = await (work if near is None else dropping(near, found[1], work))
             if outcome is not None:
                 return outcome
         return await super().atomically(steps)
@@ -286,7 +283,8 @@ class ClusterStore(Store):
                 " give keys that belong together one hash tag, as in {user:42}:a and {user:42}:b",
                 "atomically",
             )
-        return await self._run_script(script, next(iter(slots), None))
+        work = self._run_script(script, next(iter(slots), None))
+        return await (work if self._near is None else dropping(self._near, written_keys(steps), work))
 
     async def _run_script(self, script: Script, slot: int | None) -> Outcome:
         deadline = self._loop.time() + self._settings.timeout

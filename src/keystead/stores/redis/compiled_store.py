@@ -12,7 +12,7 @@ from typing import Any
 from keystead.stores.near_reads import Dropping, dropping
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, compile_steps, shape_of
 from keystead.stores.redis.redis_full_copy import KEYS_AT_ONCE, WholeKeys, in_batches, sort_replies
-from keystead.stores.store_contract import Outcome, Step, Store, WholeKey
+from keystead.stores.store_contract import Outcome, Planned, Step, Store, WholeKey
 
 
 class CompiledStore(Store):
@@ -35,8 +35,7 @@ class CompiledStore(Store):
         self._check_loop()
         if self._opened_in is None:
             await self._open_on_use()
-        work = self._run_compiled(compiled, found[1], lambda: steps)
-        return await (work if self._near is None else dropping(self._near, found[1], work))
+        return await self._dropping(compiled, found[1], self._run_compiled(compiled, found[1], lambda: steps))
 
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
@@ -51,10 +50,15 @@ class CompiledStore(Store):
                 await self._open_on_use()
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
-            work = self._run_compiled(compiled, given, lambda: make(*given))
-            return await (work if self._near is None else dropping(self._near, given, work))
+            return await self._dropping(compiled, given, self._run_compiled(compiled, given, lambda: make(*given)))
 
         return run_steps
+
+    def _dropping(
+        self, compiled: CompiledSteps, arguments: Sequence[bytes], work: Coroutine[Any, Any, Outcome]
+    ) -> Coroutine[Any, Any, Outcome]:
+        """The work, which drops the copies of what it writes."""
+        return work if self._near is None or compiled.reads_only else dropping(self._near, arguments, work)
 
     @abstractmethod
     async def _run_compiled(
@@ -83,3 +87,7 @@ class CompiledStore(Store):
     @abstractmethod
     async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         """Run a script that reads or adds whole keys."""
+
+
+def written_keys(steps: Sequence[Planned]) -> list[bytes]:
+    return [key for step in steps if step.call.spec.writes for key in step.call.keys]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from _thread import get_ident
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -24,7 +24,7 @@ from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
-from keystead.stores.redis.compiled_store import CompiledStore
+from keystead.stores.redis.compiled_store import CompiledStore, written_keys
 from keystead.stores.redis.foreign_commands import run_foreign
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
 from keystead.stores.redis.redis_full_copy import WholeKeys
@@ -166,17 +166,51 @@ class RedisStore(CompiledStore):
         try:
             replies = await connection.send(payload, len(calls), now)
         except ConnectionLost as lost:
-            deadline = now + self._settings.timeout
-            return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
+            return await self._ask_again(now, link, calls, payload, lost)
         for reply in replies:
             if type(reply) is ReplyError:
-                deadline = now + self._settings.timeout
-                return without_errors(await self._finish(deadline, link, connection, calls, replies))
+                return await self._finish_errors(now, link, connection, calls, replies)
         for place, call_ in enumerate(calls):
             shape = SHAPES.get(call_.spec.name)
             if shape is not None:
                 replies[place] = shape(call_, replies[place])
         return replies
+
+    def repeated(self, calls: list[Any]) -> Callable[[], Coroutine[Any, Any, list[Reply]]]:
+        payload, count = pack(calls), len(calls)
+        shapes = [(place, one, SHAPES[one.spec.name]) for place, one in enumerate(calls) if one.spec.name in SHAPES]
+
+        async def read_again() -> list[Reply]:
+            # As the fast path of `run`, without looking at the commands.
+            link = self._link
+            connection = None if link is None else link.connection
+            if link is None or connection is None or connection.lost is not None or connection.congested is not None:
+                return await self.run(calls)
+            if get_ident() != self._opened_thread or not self._loop_runs():
+                self._check_loop()
+            now = self._loop.time()
+            try:
+                replies = await connection.send(payload, count, now)
+            except ConnectionLost as lost:
+                return await self._ask_again(now, link, calls, payload, lost)
+            for reply in replies:
+                if type(reply) is ReplyError:
+                    return await self._finish_errors(now, link, connection, calls, replies)
+            for place, call_, shape in shapes:
+                replies[place] = shape(call_, replies[place])
+            return replies
+
+        return read_again
+
+    async def _ask_again(
+        self, began: float, link: RedisLink, calls: list[Call], payload: bytes, lost: ConnectionLost
+    ) -> list[Reply]:
+        return without_errors(await self._exchange_until(began + self._settings.timeout, link, calls, payload, lost))
+
+    async def _finish_errors(
+        self, began: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
+    ) -> list[Reply]:
+        return without_errors(await self._finish(began + self._settings.timeout, link, connection, calls, replies))
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
         if self._link is None:
@@ -266,7 +300,7 @@ class RedisStore(CompiledStore):
         work = run_on(self._link, Script(steps), self._loop.time() + self._settings.timeout)
         if self._near is None:
             return await work
-        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
+        return await dropping(self._near, written_keys(steps), work)
 
     async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         if self._link is None:
@@ -281,7 +315,15 @@ class RedisStore(CompiledStore):
         self._check_loop()
         if self._link is None:
             raise self._closed_error()
-        return await run_foreign(self._link, commands, self._loop.time() + self._settings.timeout, atomic)
+        work = run_foreign(self._link, commands, self._loop.time() + self._settings.timeout, atomic)
+        near = self._near
+        if near is None:
+            return await work
+        near.drop_all()  # nobody knows what they write
+        try:
+            return await work
+        finally:
+            near.drop_all()
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"

@@ -17,11 +17,13 @@ LONGEST_NS = 300_000
 
 
 class Snapshot:
+    """What the reads of this turn see."""
+
     def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._loop = loop
         self._held_since_ns = 0  # 0: not held
-        self.number = 0  # of transactions so far
+        self._version, self._version_since_ns = 0, 0  # 0: not known in this turn
         self._ending = False
 
     def hold(self) -> None:
@@ -33,17 +35,32 @@ class Snapshot:
             self.release()
         self._connection.execute("BEGIN")
         self._held_since_ns = now_ns
-        self.number += 1
-        if not self._ending:
-            self._ending = True
-            self._loop.call_soon(self._end)
+        self._end_with_turn()
+
+    def version(self) -> int:
+        """The version of the database, which any commit changes: reads of this turn see it or a later one.
+
+        It is asked once a turn, outside of a transaction unless one is open: that takes a fifth of the time.
+        """
+        now_ns = time.monotonic_ns()
+        if not self._version_since_ns or now_ns - self._version_since_ns >= LONGEST_NS:
+            [self._version] = self._connection.execute("PRAGMA data_version").fetchone()
+            self._version_since_ns = now_ns
+            self._end_with_turn()
+        return self._version
 
     def release(self) -> None:
         """End the transaction, if one is open. The log cannot restart while a reader uses it."""
+        self._version_since_ns = 0
         if self._held_since_ns:
             self._held_since_ns = 0
             with suppress(sqlite3.Error):  # after a disk error SQLite has ended it, or it was closed
                 self._connection.execute("ROLLBACK")
+
+    def _end_with_turn(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._loop.call_soon(self._end)
 
     def _end(self) -> None:
         self._ending = False

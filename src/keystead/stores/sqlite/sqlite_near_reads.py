@@ -12,11 +12,11 @@ from keystead.stores.near_reads import Copy, NearRead, NearReads, ReadNow
 class SqliteNearReads(NearReads):
     """A copy holds for one version of the whole database, which any commit of any process changes.
 
-    version   the version that reads see now; None: it cannot be told
+    version   the version that reads of this turn see, or an earlier one; None: it cannot be told
     now_ms    the clock of the store
     """
 
-    def __init__(self, run: ReadNow, version: Callable[[], tuple[int, int] | None], now_ms: Callable[[], int]) -> None:
+    def __init__(self, run: ReadNow, version: Callable[[], int | None], now_ms: Callable[[], int]) -> None:
         super().__init__()
         self._run = run
         self._version = version
@@ -38,7 +38,7 @@ class SqliteNearReads(NearReads):
             self.copies.add(Copy(read, replies, began_ms + expires_in_ms, version))
         return replies
 
-    def _current(self) -> tuple[int, int] | None:
+    def _current(self) -> int | None:
         try:
             return self._version()
         except sqlite3.Error:  # a read says what is wrong

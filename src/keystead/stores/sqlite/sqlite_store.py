@@ -120,8 +120,7 @@ class SqliteStore(Store):
             self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory
         )
         self._near = SqliteNearReads(self.run, self.version, self._clock)
-        self._own_commits = 0
-        self._data_version = self._data_version_of = 0  # of the database, in the snapshot of this number
+        self._own_commits = 0  # the version of a database in memory
         self._sweep_limit = 64
         self._open = True
         self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
@@ -233,16 +232,11 @@ class SqliteStore(Store):
         self._check_loop()
         return self._near if self._open else None
 
-    def version(self) -> tuple[int, int] | None:
-        """The version of the database that reads see in this turn: commits of others, and of this process."""
+    def version(self) -> int | None:
+        """The version of the database: reads of this turn see it or a later one."""
         if not self._open:
             return None
-        if not self._memory:
-            self._snapshot.hold()
-            if self._data_version_of != self._snapshot.number:
-                self._data_version = self._reader.execute("PRAGMA data_version").fetchone()[0]
-                self._data_version_of = self._snapshot.number
-        return self._data_version, self._own_commits
+        return self._own_commits if self._memory else self._snapshot.version()
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
         found: list[WholeKey] = []

@@ -22,7 +22,7 @@ from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import FIRST_PAUSE_S, LONGEST_PAUSE_S, ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
-from keystead.stores.redis.compiled_store import CompiledStore
+from keystead.stores.redis.compiled_store import CompiledStore, written_keys
 from keystead.stores.redis.redis_full_copy import WholeKeys
 from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.redis.reply_shapes import is_transient
@@ -282,7 +282,7 @@ class UpstashStore(CompiledStore):
         work = self._run_script(Script(steps))
         if self._near is None:
             return await work
-        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
+        return await dropping(self._near, written_keys(steps), work)
 
     async def _run_script(self, script: Runnable[T]) -> T:
         queue = self._open_queue()
