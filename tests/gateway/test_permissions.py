@@ -1,6 +1,8 @@
 """What each token may do, and for how long."""
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -89,6 +91,14 @@ def test_a_store_without_foreign_commands_refuses_them_to_an_administrator(gatew
         assert gateway.batch("/multi-exec", ["SET", "a", "b"], command, access="admin") == {"error": refused}
         assert gateway.batch("/pipeline", ["PING"], command, access="admin") == [{"result": "PONG"}, {"error": refused}]
     assert gateway.send("DBSIZE") == {"result": 0}
+
+
+async def test_every_command_that_the_reference_leaves_out_is_refused(client: Client) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/commands.md").read_text()
+    rows = page.partition("## Commands that are left out")[2].splitlines()
+    names = [name for row in rows if row.startswith("| `") for name in re.findall(r"`([A-Z.]+)`", row.split("|")[1])]
+    assert {"XREAD", "JSON.SET", "ZUNION", "LMPOP", "FLUSHDB", "HEXPIRE"} < set(names)
+    assert {name: await client.send(name, "a", "b") for name in names} == {name: unavailable(name) for name in names}
 
 
 @on("cluster")
