@@ -124,7 +124,11 @@ async def test_strings_follow_from_and_to_cloudflare_kv_with_their_deadlines(
             assert await own(target) == await contents(source)
             for changes in (
                 [("SET", "membership:1", "changed", "PXAT", ends_ms + 1), ("SET", "membership:2", 2, "PXAT", ends_ms)],
-                [("DEL", "membership:4"), ("SET", "membership:new", "1"), ("SET", "forever", "for a day", "EX", 86_400)],
+                [
+                    ("DEL", "membership:4"),
+                    ("SET", "membership:new", "1"),
+                    ("SET", "forever", "for a day", "EX", 86_400),
+                ],
                 [("SET", "membership:4", "again"), ("DEL", "membership:new")],
             ):
                 await source.run(changes)
