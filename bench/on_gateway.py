@@ -71,8 +71,8 @@ async def _measure(name: str, url: str, requests: int, rounds: int, advance: Adv
     pipeline, single = [statistics.median(guard / without for without, guard in found) for found in times]
     return [
         Row(f"gateway, {name}", f"commands in pipelines of {PIPELINE}, by CPU time", rate, "a second", FAST),
-        Row(f"gateway, {name}", f"pipelines of {PIPELINE} with the write guard, by CPU time", pipeline, "times the time", CHEAP,
-            "without it"),
+        Row(f"gateway, {name}", f"pipelines of {PIPELINE} with the write guard, by CPU time", pipeline,
+            "times the time", CHEAP, "without it"),
         Row(f"gateway, {name}", "a single HSET with the write guard, by CPU time", single, "times the time", CHEAP,
             "without it"),
     ]  # fmt: skip
