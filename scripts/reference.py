@@ -39,6 +39,30 @@ from keystead.stores.derived import DERIVED
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
+# Names of commands, why the stores do not have them, and what to use.
+LEFT_OUT = (
+    ("BLPOP BRPOP BLMOVE BZPOPMIN WAIT PSUBSCRIBE MONITOR", "they wait, and others share the connection",
+     "a subscription, then a read"),
+    ("WATCH MULTI EXEC SELECT AUTH CLIENT", "state of a connection, which all callers share",
+     "`atomically` with guards; `/multi-exec`"),
+    ("XREAD XGROUP XREADGROUP XACK XCLAIM XINFO", "they block, or keep the state of consumer groups beside the data",
+     "`XRANGE` from the last id"),
+    ("LMPOP ZMPOP SORT ZUNION ZUNIONSTORE ZINTER ZDIFF", "one step over many keys, computed by the engine",
+     "`LPOP`, `ZPOPMIN`, `SUNION`, or a pipeline"),
+    ("ZRANGEBYLEX ZLEXCOUNT ZRANDMEMBER", "sorted sets are ordered by a score that is declared", "`ZRANGE`"),
+    ("SETBIT GETBIT BITCOUNT BITFIELD PFADD PFCOUNT GEOADD GEOSEARCH",
+     "values that only the engine can read: no model fits them, and no check", "a set, or a sorted set"),
+    ("HEXPIRE HTTL HGETDEL HGETEX", "a lifetime belongs to a key, and most engines have none for fields",
+     "one key for each"),
+    ("JSON.SET JSON.GET JSON.MGET", "a module that most servers do not have; values are JSON text already",
+     "`SET` of the whole value"),
+    ("RANDOMKEY OBJECT DUMP RESTORE INFO", "about one engine, or in its own format",
+     "`SCAN`, `keystead doctor`, `keystead backup`"),
+    ("FLUSHDB FLUSHALL SWAPDB CONFIG", "one request could delete or change everything", "`SCAN` and `DEL`"),
+    ("EVAL EVALSHA FCALL", "only Redis and Valkey run Lua", "`atomically`; a token with access `scripts`"),
+)  # fmt: skip
+
+
 def commands() -> str:
     lines = [
         "# Commands",
@@ -49,8 +73,8 @@ def commands() -> str:
     ]
     lines += _command_tables(TABLE, "##")
     lines += [
-        "A lifetime of zero or less is always an error, also for `EXPIRE`: to remove a key, use `DEL`. `SCAN` works on",
-        "one server only; `store.scan` works everywhere.",
+        "A lifetime of zero or less is always an error, also for `EXPIRE`: to remove a key, use `DEL`. In a",
+        "cluster a cursor of `SCAN` is refused after slots have moved: begin again.",
         "",
         "## Derived commands",
         "",
@@ -67,6 +91,18 @@ def commands() -> str:
         "page.",
         "",
         *_command_tables(DERIVED, "###"),
+        "## Commands that are left out",
+        "",
+        "No kind of a key document needs them, or not every store could keep them. The gateway answers them with",
+        "`ERR Command is not available`. On Redis and Valkey an administrator's token passes most of them through.",
+        "",
+        "| left out | why | instead |",
+        "|---|---|---|",
+        *(
+            f"| {' '.join(f'`{name}`' for name in names.split())} | {why} | {instead} |"
+            for names, why, instead in LEFT_OUT
+        ),
+        "",
     ]
     return "\n".join(lines)
 

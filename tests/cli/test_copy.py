@@ -27,11 +27,11 @@ MANY = 12_000  # so many that a copy is met on its way
 class Running:
     """A command in the background, and its output so far."""
 
-    def __init__(self, program: Program, *arguments: str) -> None:
+    def __init__(self, program: Program, *arguments: str, **settings: str) -> None:
         self.out = (program.folder / "out").open("w+")
         self.error = (program.folder / "error").open("w+")
-        settings = {"KEYSTEAD_STORE": program.url, "PYTHONUNBUFFERED": "1"}
-        self.command = forking.start(arguments, program.folder, environment(settings), self.out, self.error)
+        known = environment({"KEYSTEAD_STORE": program.url, "PYTHONUNBUFFERED": "1", **settings})
+        self.command = forking.start(arguments, program.folder, known, self.out, self.error)
 
     def poll(self) -> int | None:
         return self.command.poll()

@@ -17,7 +17,19 @@ class TestCluster(StoreContract):
         valkey_cluster.flush()
         return valkey_cluster.url
 
-    async def test_the_command_scan_walks_with_a_cursor(self, store: Store) -> None:
-        """A cursor belongs to one node; `store.scan` walks them all."""
-        with pytest.raises(BadArgument):
-            await store.run([("SCAN", "0")])
+    async def test_a_scan_visits_every_key_of_all_nodes(self, store: Store) -> None:
+        await store.run([("SET", f"spread:{n}", n) for n in range(500)])
+        found, cursor, pages = set(), b"0", 0
+        while pages == 0 or cursor != b"0":
+            [[cursor, page]] = await store.run([("SCAN", cursor, "MATCH", "spread:*", "COUNT", 20)])
+            found.update(page)
+            pages += 1
+        assert found == {b"spread:%d" % n for n in range(500)}
+        assert pages > 3
+
+    async def test_a_cursor_from_before_slots_moved_is_refused(self, store: Store) -> None:
+        await store.run([("SET", f"spread:{n}", n) for n in range(100)])
+        [[cursor, _]] = await store.run([("SCAN", "0", "COUNT", 5)])
+        for invalid in (int(cursor) + 1, 1):
+            with pytest.raises(BadArgument, match="slots of the cluster have moved"):
+                await store.run([("SCAN", invalid)])

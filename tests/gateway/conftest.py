@@ -15,17 +15,18 @@ from keystead import Store, connect
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
 from keystead.gateway.gateway_keys import Access
 from tests import servers
-from tests.real_servers import postgres_server, redis_server
+from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster, valkey_server
 
-__all__ = ["postgres_server", "redis_server"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "valkey_cluster", "valkey_server"]
 
 SCRIPTS = Path(__file__).parent / "upstash_clients"
-EVERY = ("memory", "sqlite", "postgres", "redis")
+EVERY = ("memory", "sqlite", "postgres", "mariadb", "redis", "valkey", "cluster")
 
 
 def on(*names: str) -> pytest.MarkDecorator:
-    """Run a test with a gateway to each of these stores: PostgreSQL, and a file beside memory, only in the matrix."""
-    rare = {"postgres", *(["sqlite"] if "memory" in names else [])}
+    """Run a test with a gateway to each of these stores: on memory, or else a file, and on Redis; the rest in the
+    matrix."""
+    rare = {*names} - {"memory", "sqlite", "redis"} | ({"sqlite"} if "memory" in names else set())
     stores = [pytest.param(name, marks=[pytest.mark.matrix] if name in rare else []) for name in names]
     return pytest.mark.parametrize("gateway", stores, indirect=True)
 
@@ -45,6 +46,8 @@ def gateways(
                         url = "memory://"
                     case "sqlite":
                         url = f"sqlite:///{tmp_path_factory.mktemp('gateway')}/kept.db"
+                    case "cluster":
+                        url = request.getfixturevalue("valkey_cluster").url
                     case _:
                         url = request.getfixturevalue(f"{name}_server").url
                 started[name] = ends.enter_context(servers.gateway(url))

@@ -67,6 +67,11 @@ class GatewayServer(Server):
         headers = {"authorization": f"Bearer {self.tokens[access]}"}
         return httpx2.post(self.url, json=list(command), headers=headers, timeout=60).json()
 
+    def batch(self, path: str, *commands: Any, access: str = "scripts") -> Any:
+        """A pipeline or a transaction: its JSON response."""
+        headers = {"authorization": f"Bearer {self.tokens[access]}"}
+        return httpx2.post(self.url + path, json=commands, headers=headers, timeout=60).json()
+
     def _is_up_or_exited(self) -> bool:
         if self._process is None or self._process.poll() is not None:
             return True

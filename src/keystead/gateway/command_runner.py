@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
-from keystead.errors import CommandError, Contended, StoreError, StoreUnavailable
+from keystead.errors import CommandError, Contended, EngineError, StoreError, StoreUnavailable
 from keystead.gateway.command_plans import (
     AtomicPart,
     CommandPlan,
@@ -70,17 +70,18 @@ class CommandRunner:
         return replies
 
     async def run_atomically(self, commands: Sequence[RawCommand], permission: Permission) -> list[Any]:
-        """All commands as one step. Raises RestError if one is invalid, refused, or fails: then none took effect.
+        """All commands as one transaction. Raises RestError if one is invalid or refused: then none took effect.
 
-        Only commands of the engine itself are different, as in a transaction of Redis: one that fails leaves the effect
-        of the others, and its error is in its place.
+        As in a transaction of Redis, a command that fails when it runs leaves the effect of the others, and its error
+        is in its place. A store that cannot do so undoes the others, and RestError is raised.
         """
         plans = [self._plan(command, permission) for command in commands]
         for plan in plans:
             if isinstance(plan, RefusedPlan):
                 raise RestError(400, error_text(plan.error))
-        if self._is_for_engine(commands, plans):
+        if self._is_engine and all(command[0] != "KEYS" for command in commands):
             replies = await self._run_on_engine(commands, plans, atomic=True)
+            _raise_if_discarded(replies)
         else:
             _check_transaction(commands, plans)
             try:
@@ -167,6 +168,8 @@ class CommandRunner:
 
     async def _run_transaction(self, plans: Sequence[CommandPlan]) -> list[Any]:
         """Raises CommandError, and Contended if other callers changed each time what a command had read."""
+        if self._store.runs_are_isolated and not any(plan.reads_first for plan in plans):
+            return await self._run_group(plans)
         keys = [key for plan in plans if isinstance(plan, ExchangePlan) for key in plan.keys]
         async for _ in attempts(keys):
             parts = [await plan.attempt(self._store) for plan in plans]
@@ -185,6 +188,13 @@ class CommandRunner:
         sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, RefusedPlan)]
         found = iter(await self._store.run_foreign(sent, atomic=atomic))
         return [plan.error if isinstance(plan, RefusedPlan) else next(found) for plan in plans]
+
+
+def _raise_if_discarded(replies: Sequence[Any]) -> None:
+    """Raise RestError if the engine refused a command of a transaction, so that none ran."""
+    if any(isinstance(reply, EngineError) and reply.sentence.startswith("EXECABORT") for reply in replies):
+        refused = (reply for reply in replies if isinstance(reply, EngineError) and "EXECABORT" not in reply.sentence)
+        raise RestError(400, error_text(next(refused, replies[-1])))
 
 
 def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> None:

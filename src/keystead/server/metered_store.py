@@ -117,6 +117,10 @@ class MeteredStore(Store):
         return self._store.version()
 
     @property
+    def runs_are_isolated(self) -> bool:
+        return self._store.runs_are_isolated
+
+    @property
     def takes_foreign(self) -> bool:
         return self._store.takes_foreign
 

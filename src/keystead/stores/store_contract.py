@@ -346,6 +346,12 @@ class Store(ABC):
         return None
 
     @property
+    def runs_are_isolated(self) -> bool:
+        """Whether one `run` is one transaction: no command of another caller runs between its commands, and after a
+        crash either all have taken effect or none has."""
+        return False
+
+    @property
     def takes_foreign(self) -> bool:
         """Whether `run_foreign` works here."""
         return False

@@ -11,15 +11,15 @@ const failure = async (promise) => promise.then(() => 'no error', (error) => err
 said.strings = [
   await kv.set('a', 'text'), await kv.get('a'), await kv.append('a', 'ual'), await kv.strlen('a'),
   await kv.getrange('a', 0, 3), await kv.setnx('a', 'x'), await kv.getset('a', 'OK'), await kv.get('a'),
-  await kv.mset({ b: 1, c: { d: [true, null] } }), await kv.mget('a', 'b', 'c', 'none'), await kv.setex('e', 6000, 'x'),
+  await kv.mset({ '{b}': 1, '{b}c': { d: [true, null] } }), await kv.mget('a', '{b}', '{b}c', 'none'), await kv.setex('e', 6000, 'x'),
   await kv.set('t', true), await kv.get('t'), await kv.set('n', null), await kv.get('n'), await kv.set('f', 1.5),
   await kv.get('f'), await kv.set('emoji', '🔑 "quoted"\n'), await kv.get('emoji'),
 ];
 said.numbers = [await kv.incr('i'), await kv.incrby('i', 41), await kv.decr('i'), await kv.incrbyfloat('x', 1.5)];
 said.keys = [
   await kv.exists('a', 'none'), await kv.type('a'), await kv.ttl('none'), await kv.expire('a', 1000), (await kv.ttl('a')) > 500,
-  await kv.persist('a'), await kv.rename('a', 'aa'), (await kv.keys('a*')).sort(), await kv.touch('aa'),
-  await kv.unlink('aa'), await kv.pexpire('b', 600000), (await kv.pttl('b')) > 300000,
+  await kv.persist('a'), await kv.rename('a', '{a}a'), (await kv.keys('{a}*')).sort(), await kv.touch('{a}a'),
+  await kv.unlink('{a}a'), await kv.pexpire('{b}', 600000), (await kv.pttl('{b}')) > 300000,
 ];
 const found = [];
 let cursor = '0';
@@ -55,7 +55,7 @@ const pipeline = kv.pipeline();
 pipeline.set('p', 'x').incr('p').get('p').hset('h', { four: 4 });
 said.pipeline = await pipeline.exec({ keepErrors: true });
 said.piped = [...await Promise.all([piped.set('q', { a: 1 }), piped.incr('r')]), ...await Promise.all([piped.get('q'), piped.get('r')])];
-said.transaction = await kv.multi().set('m', 1).incr('m').mget('m', 'none').exec();
+said.transaction = await kv.multi().set('m', 1).incr('m').mget('m', '{m}none').exec();
 said.plain = [await plain.set('w', 'OK'), await plain.get('w'), await plain.hgetall('h'), await plain.zscore('none', 'x')];
 said.errors = [
   await failure(kv.hget('p', 'x')), await failure(kv.exec(['NOPE', 'x'])), await failure(kv.exec(['GET'])),

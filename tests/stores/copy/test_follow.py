@@ -73,7 +73,8 @@ async def following(source: Store, target: Store, **options: Any) -> AsyncIterat
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("one", "other"), [("memory", "sqlite"), ("valkey", "memory"), ("sqlite", "valkey"), ("upstash", "sqlite")]
+    ("one", "other"),
+    [("memory", "sqlite"), ("valkey", "memory"), ("sqlite", "valkey"), ("upstash", "sqlite"), ("valkey", "upstash")],
 )
 async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str, other: str, url_of: UrlOf) -> None:
     async with connect(url_of(one)) as source, connect(url_of(other)) as target:
@@ -101,6 +102,60 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
         assert copied.verified.compared.differences == 0
         assert await own(target) == await contents(source)
         assert files() == [str(ONE)]
+
+
+KV_PAIRS = (
+    *(("sqlite", "cloudflare"), ("redis", "cloudflare"), ("upstash", "cloudflare")),
+    *(("cloudflare", "sqlite"), ("cloudflare", "postgres"), ("cloudflare", "upstash")),
+)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("one", "other"), KV_PAIRS, ids=[f"{one} to {other}" for one, other in KV_PAIRS])
+async def test_strings_follow_from_and_to_cloudflare_kv_with_their_deadlines(
+    one: str, other: str, url_of: UrlOf
+) -> None:
+    async with connect(url_of(one)) as source, connect(url_of(other)) as target:
+        ends_ms = await now_ms(source) + DAY_MS
+        await source.run([("SET", f"membership:{n}", n, "PXAT", ends_ms + n) for n in range(150)])
+        await source.run([("SET", "forever", b"\x00\xff")])
+        async with following(source, target) as moving:
+            await moving.in_step()
+            assert await own(target) == await contents(source)
+            for changes in (
+                [("SET", "membership:1", "changed", "PXAT", ends_ms + 1), ("SET", "membership:2", 2, "PXAT", ends_ms)],
+                [
+                    ("DEL", "membership:4"),
+                    ("SET", "membership:new", "1"),
+                    ("SET", "forever", "for a day", "EX", 86_400),
+                ],
+                [("SET", "membership:4", "again"), ("DEL", "membership:new")],
+            ):
+                await source.run(changes)
+                assert (await moving.in_step()).changes == len(changes)
+                assert await own(target) == await contents(source)
+            assert (await moving.in_step()).changes == 0
+            await source.run([("SET", "last", "1")])  # acknowledged before it is told to stop
+            copied = await moving.ended()
+        assert copied.is_whole
+        assert copied.verified is not None
+        assert copied.verified.compared.differences == 0
+        assert await own(target) == await contents(source)
+
+
+@pytest.mark.matrix
+async def test_a_live_copy_to_cloudflare_kv_names_what_it_cannot_hold_and_follows_the_rest(url_of: UrlOf) -> None:
+    async with connect(url_of("redis")) as source, connect(url_of("cloudflare")) as target:
+        await source.run([("SET", "plan", "pro"), ("SADD", "user", "0", "1")])
+        async with following(source, target) as moving:
+            await moving.in_step()
+            await source.run([("SADD", "user", "2"), ("HSET", "cart", "a", "1"), ("SET", "plan", "free")])
+            await moving.in_step()
+            copied = await moving.ended()
+        assert (copied.is_whole, copied.left_out.count) == (False, 2)
+        named = sorted(copied.left_out.examples)
+        assert [one.partition(", which cloudflare-kv://")[0] for one in named] == ["cart is a hash", "user is a set"]
+        assert {**await own(target)} == {b"plan": (b"string", -1, b"free")}
 
 
 async def test_the_migrated_application_wins() -> None:

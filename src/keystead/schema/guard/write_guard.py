@@ -139,6 +139,8 @@ class WriteGuard:
                 if rules is not None and member is not None and rules.is_plainly_right(call, member.key):
                     return None
             elif rules is not None and member is not None and rules.grows_plainly(call, member.key):
+                if rules.never_ends:
+                    return None
                 there = Required(cast("Command", Call(_EXISTS, [raw], None)))
                 found = BadWrite(0, call, rules.no_deadline, member)
                 return CheckedSteps([there, cast("Step", call)], [1], {0: found}, grows=raw)
@@ -288,11 +290,11 @@ class _FamilyRules:
             and (facts.never_ends or facts.latest_ms is not None)
         )
         self.no_deadline = WriteProblem("no-deadline", self._lifetimes.no_deadline)
-        # Nothing but its entries and its existence decides whether an HSET or a SADD is right.
+        self.never_ends = facts.never_ends
+        # Nothing but its entries decides whether an HSET or a SADD is right; and its existence, unless it never ends.
         self._grows_plainly = (
-            mode == "enforce"
+            (mode == "enforce" or facts.never_ends)
             and self._kind in ("hash", "set")
-            and bound.family.lifetime.ends
             and not (is_model(bound) or facts.may_be_old or self._relations.is_needed)
         )
 

@@ -148,6 +148,10 @@ class DatabaseStore(Store):
         writes = not timeless and any(call.spec.writes for call in calls)
         return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=writes, timeless=timeless)
 
+    @property
+    def runs_are_isolated(self) -> bool:
+        return True
+
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         calls = [step.call for step in steps]
         writes = any(call.spec.writes for call in calls)

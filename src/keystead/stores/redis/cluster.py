@@ -19,6 +19,7 @@ from keystead.stores.commands import Call, Reply
 from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
+from keystead.stores.redis.cluster_cursor import ClusterCursor
 from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
@@ -52,6 +53,7 @@ class SlotCommand:
     slot: int | None
     node: RedisAddress | None = None  # where to send it, if not to the owner of its slot
     asking: bool = False
+    cursor: ClusterCursor | None = None  # of SCAN
     reply: Any = None
     address: RedisAddress = field(default=RedisAddress("", 0))
 
@@ -121,8 +123,7 @@ class ClusterStore(Store):
         """Split a call by slot."""
         name = call.spec.name
         if name == "SCAN":
-            error = call.blame(BadArgument("a cursor belongs to one node; use store.scan, which walks all of them"))
-            return [SlotCommand(call, None, reply=error)]
+            return [self._scan_piece(call)]
         if name == "DBSIZE":
             return [SlotCommand(call, None, node=address) for address in self._nodes.masters()]
         if call.spec.keys == 0:
@@ -133,6 +134,15 @@ class ClusterStore(Store):
         for key in call.keys:
             by_slot.setdefault(slot_of(key), []).append(key)
         return [SlotCommand(Call(call.spec, keys, call.options), slot) for slot, keys in by_slot.items()]
+
+    def _scan_piece(self, call: Call) -> SlotCommand:
+        """SCAN for the node of the cursor."""
+        try:
+            cursor = ClusterCursor.read(call.options.cursor, self._nodes.owners)
+        except BadArgument as error:
+            return SlotCommand(call, None, reply=call.blame(error))
+        of_node = Call(call.spec, [b"%d" % cursor.at, *call.args[1:]], call.options)
+        return SlotCommand(of_node, None, node=self._nodes.masters()[cursor.node], cursor=cursor)
 
     async def _deliver(self, pieces: list[SlotCommand]) -> None:
         """Set the reply of every piece: a value, or an error. Follows slots that move, until the deadline."""
@@ -442,7 +452,10 @@ def _merge(call: Call, pieces: list[SlotCommand]) -> Reply:
         if isinstance(piece.reply, StoreError):
             return piece.reply
     if len(pieces) == 1:
-        return pieces[0].reply
+        [piece] = pieces
+        if piece.cursor is None:
+            return piece.reply
+        return [b"%d" % piece.cursor.after(int(piece.reply[0])), piece.reply[1]]
     if call.spec.name != "MGET":
         return sum(piece.reply for piece in pieces)
     values = {key: value for piece in pieces for key, value in zip(piece.call.args, piece.reply, strict=True)}

@@ -199,6 +199,10 @@ class SqliteStore(Store):
             replies = await self._read(lambda reading: reading.replies(calls))
         return replies
 
+    @property
+    def runs_are_isolated(self) -> bool:
+        return True
+
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         writes = [self._weigh(step.call) for step in steps if step.call.spec.writes]
         if writes:
