@@ -114,8 +114,12 @@ class Evidence:
         self.entries.merge(other.entries)
 
     def see_again(self, watched: Watched, left_ms: int, at_ms: int) -> None:
-        """The second pass: whether the deadline of a key moved, because it was used in between."""
-        if watched.left_ms >= 0 and left_ms >= 0 and at_ms + left_ms > watched.deadline_ms + _SKEW_MS:
+        """The second pass: whether the deadline of a key moved, because it was used in between.
+
+        A key whose deadline has passed was written anew, which says nothing.
+        """
+        is_same = 0 <= watched.left_ms and at_ms < watched.deadline_ms
+        if is_same and left_ms >= 0 and at_ms + left_ms > watched.deadline_ms + _SKEW_MS:
             self.moved += 1
             self.longest_ms = max(self.longest_ms, left_ms)
 
