@@ -15,13 +15,21 @@ from keystead.cli.keyspace_arguments import keyspaces
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
 from keystead.schema.family import Family
-from keystead.schema.family_lookup import Belonging
+from keystead.schema.family_lookup import Belonging, name_of
 from keystead.schema.infer import infer
 from keystead.schema.lifetime import Never, Sliding
 from tests.cli.kit_users import USERS, Visits, kit_server
 from tests.schema.drafted_keyspace import keyspace_of
 
 _USERS = 60
+# Families whose deadline moves with use, although they are not declared as sliding: the end of session data is computed
+# from its last use, and a cached membership and a chain of refresh tokens are written anew.
+_RENEWED = {
+    "SessionDataKeys.session",
+    "SessionDataKeys.read_once",
+    "MembershipKeys.membership_stale",
+    "MembershipKeys.refresh_chain",
+}
 _HOUR_MS, _MINUTE_MS = 3_600_000, 60_000
 
 
@@ -40,7 +48,7 @@ def _owner_of(store: Store, *classes: type[Keyspace]) -> Callable[[bytes], Famil
     return find
 
 
-@pytest.mark.everyday("widgets")
+@pytest.mark.everyday("teamwork")
 @pytest.mark.parametrize("kit", USERS)
 def test_nineteen_of_twenty_keys_of_a_kit_are_in_the_right_family(
     kit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,7 +85,8 @@ def test_nineteen_of_twenty_keys_of_a_kit_are_in_the_right_family(
                     continue
                 count += 1
                 said = mine and (mine.pattern.text, mine.kind_name, _class_of(mine))
-                if mine is None or said[1:] != (true.kind_name, _class_of(true)):
+                classes = {_class_of(true), *(["sliding"] if name_of(true) in _RENEWED else [])}
+                if mine is None or mine.kind_name != true.kind_name or _class_of(mine) not in classes:
                     wrong[true.name, said] += 1
             assert count > 2 * _USERS
             assert wrong.total() <= count * 0.05, (count, wrong, found.draft.notes)

@@ -118,7 +118,7 @@ class Evidence:
 
         A key whose deadline has passed was written anew, which says nothing.
         """
-        is_same = 0 <= watched.left_ms and at_ms < watched.deadline_ms
+        is_same = watched.left_ms >= 0 and at_ms < watched.deadline_ms
         if is_same and left_ms >= 0 and at_ms + left_ms > watched.deadline_ms + _SKEW_MS:
             self.moved += 1
             self.longest_ms = max(self.longest_ms, left_ms)

@@ -49,7 +49,9 @@ def guess_lifetime(evidence: Evidence, time_fields: Mapping[str, str]) -> tuple[
 
 
 def _rounded(ms: int) -> str:
-    return in_words(ms if ms < _S else ms // _S * _S) or "0 seconds"
+    """The duration in at most two units: `29 days 23 hours`."""
+    unit = next((unit for longest, unit in ((_D, _H), (_H, _M), (_S, _S)) if ms >= longest), 1)
+    return in_words(ms // unit * unit) or "0 seconds"
 
 
 def moment_ms(value: Any) -> int | None:
