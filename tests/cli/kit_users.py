@@ -1,4 +1,4 @@
-"""Many users of each kit on a server of this process, whose clock the test moves: what they do, and how they come back."""
+"""Users of each kit on a server of this process, whose clock the test moves."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ async def kit_server(kit: str, folder: Path, patch: pytest.MonkeyPatch) -> Async
     """The server, on a SQLite database in this folder. The stores of this process have its clock."""
     port = free_port()
     server = KitServer(port, f"sqlite:///{folder}/keystead.db")
-    patch.setitem(SqliteStore.__init__.__kwdefaults__, "clock", server.now_ms)
-    more = {"allowed_hosts": ["example.com"], "files": str(folder / "files")} if kit == "sharing" else {}
+    patch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "clock", server.now_ms)
+    more: dict[str, object] = (
+        {"allowed_hosts": ["example.com"], "files": str(folder / "files")} if kit == "sharing" else {}
+    )
     if kit == "widgets":
         more = {"private_webhooks": True}
     settings = Settings(

@@ -31,7 +31,18 @@ def imported(text: str, folder: Path) -> type[Keyspace]:
 
 
 def assert_formatted(path: Path, columns: int) -> None:
-    command = (sys.executable, "-m", "ruff", "format", "--isolated", "--check", "--line-length", str(columns), path)
+    command = (
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--isolated",
+        "--no-cache",
+        "--check",
+        "--line-length",
+        str(columns),
+        path,
+    )
     formatted = subprocess.run(command, capture_output=True, text=True)
     assert formatted.returncode == 0, formatted.stdout + formatted.stderr
 
