@@ -34,7 +34,7 @@ def celery(draw: random.Random) -> Iterator[Command]:
     for at in range(_COUNT):
         task = _uuid(draw)
         done = draw.random() < 0.8
-        result = {
+        result: dict[str, Any] = {
             "status": "SUCCESS" if done else "FAILURE",
             "result": at * 3 if done else {"exc_type": "ValueError", "exc_message": ["no"], "exc_module": "builtins"},
             "traceback": None if done else "Traceback (most recent call last): …",
@@ -43,7 +43,7 @@ def celery(draw: random.Random) -> Iterator[Command]:
             "task_id": task,
         }
         yield ("SET", f"celery-task-meta-{task}", json.dumps(result), "EX", _DAY_S)
-        message = {
+        message: dict[str, Any] = {
             "body": b64encode(b"[[], {}, {}]").decode(), "content-encoding": "utf-8",
             "content-type": "application/json",
             "headers": {"lang": "py", "task": "shop.mail", "id": task, "retries": 0, "eta": None, "root_id": task},
