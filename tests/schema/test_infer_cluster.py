@@ -51,6 +51,7 @@ def test_placeholders_in_braces_are_hash_tags(valkey_cluster: Cluster) -> None:
             assert (await keys.user_cart(user_id=7).get()).items == [7]
             assert await keys.visits(id=7).get() == 7
             report = await examine([keyspace(store)])
-            assert (report.keys, report.counts, report.unknown.as_json()) == (240, {}, [])
+            assert sum(report.keys.values()) == 240
+            assert (report.counts, report.unknown.as_json()) == ({}, [])
 
     asyncio.run(look())

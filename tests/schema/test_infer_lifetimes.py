@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -27,13 +28,14 @@ def drafted(commands: list[Command], between: Callable[[Store], Awaitable[Any]] 
     async def look() -> DraftFamily:
         async with connect("memory://") as store:
             await store.run(commands)
-            [family] = (await infer(store, between=between and (lambda: between(store)))).draft.families
+            look_again = None if between is None else partial(between, store)
+            [family] = (await infer(store, between=look_again)).draft.families
             return family
 
     return asyncio.run(look())
 
 
-def sessions(ttls_ms: list[int | None], value: str = "x y") -> list[Command]:
+def sessions(ttls_ms: Sequence[int | None], value: str = "x y") -> list[Command]:
     return [
         ("SET", f"sess:{at:08x}", value, *(() if ttl_ms is None else ("PX", ttl_ms)))
         for at, ttl_ms in enumerate(ttls_ms)
