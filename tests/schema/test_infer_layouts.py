@@ -104,6 +104,7 @@ LAYOUTS: dict[str, tuple[str, Layout]] = {
         "revoked:{revoked_id}",
         lambda draw, _: f"revoked:eyJhbGciOiJIUzI1NiJ9.eyJzdWIi{_token(draw)[:20]}.{_token(draw)}"),
     "base64": ("digest:{digest_id}", lambda draw, _: f"digest:{_alnum(draw, 20)}+/{_alnum(draw, 5)}a1B=="),
+    "a digest before a word": ("{id:hex}_readOnce", lambda draw, _: f"{_hex(draw, 32)}_readOnce"),
     "a UUID before a number": ("part-{part_id:slug}", lambda draw, at: f"part-{_uuid(draw)}-{at}"),
 }  # fmt: skip
 

@@ -51,6 +51,7 @@ _SURELY_NUMBERED: Final = 3  # digits; `oauth2` and `base64` are words
 _SHORTEST_TOKEN: Final = 16
 # Beside a random token, which may look like words.
 _SURE_WORD: Final = re.compile(r"[A-Z]?[a-z]{3,}[a-zA-Z]*[0-9]{0,2}")
+_DIGEST_BEFORE_WORD: Final = re.compile(rf"[0-9a-f]{{16,}}[-_]+{_SURE_WORD.pattern}\Z")  # `9f86…08_readOnce`
 _TOKEN_BEHIND_WORD: Final = re.compile(rf"{_SURE_WORD.pattern}[-_]+[^-_@][^@]*\Z")  # `cus_Nff1…`
 _JUST_SEEN: Final = 256  # most texts are asked for twice in a row
 # Types that have one length.
@@ -74,7 +75,7 @@ def form_of(segment: str) -> Form:
         return Form(segment)
     if (numbered := NUMBERED.fullmatch(segment)) is not None and len(numbered[2]) >= _SURELY_NUMBERED:
         return Form(numbered[1] + VARIABLE, (numbered[2],)) if not _is_digest(segment) else Form(VARIABLE, (segment,))
-    if is_id(segment) and not _TOKEN_BEHIND_WORD.match(segment):
+    if is_id(segment) and not (_TOKEN_BEHIND_WORD.match(segment) or _DIGEST_BEFORE_WORD.match(segment)):
         return Form(VARIABLE, (segment,))
     return _mixed(segment)
 

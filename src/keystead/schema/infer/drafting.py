@@ -10,7 +10,7 @@ from keystead.errors import BadDeclaration
 from keystead.schema.infer.draft import TAKEN, Confidence, DraftFamily, DraftKeyspace, class_name, identifier
 from keystead.schema.infer.evidence import Evidence
 from keystead.schema.infer.lifetime_guess import guess_lifetime
-from keystead.schema.infer.masking import masked_key
+from keystead.schema.infer.masking import masked_keys
 from keystead.schema.infer.relation_search import find_relations
 from keystead.schema.infer.shape_pattern import NotDrafted, literal_words, pattern_of
 from keystead.schema.infer.siblings import join_siblings
@@ -87,22 +87,29 @@ class _Drafter:
             return
         kind = kind_of(evidence)
         if kind == "Log" and evidence.foreign_entries:
-            self._notes.append(
-                f"not drafted: {evidence.count:,} streams like {shape.text}: a Log has one field, data, in each entry"
-            )
+            streams = "1 stream" if evidence.count == 1 else f"{evidence.count:,} streams"
+            self._notes.append(f"not drafted: {streams} like {shape.text}: a Log has one field, data, in each entry")
             return
-        literals, by = "_".join(literal_words(pattern.text)), next(iter(pattern.names), "name")
-        name = identifier(literals or f"{kind}_by_{by}", TAKEN | self.evidence.keys())
+        name = self._name(kind, pattern)
         value = value_type(evidence, kind, class_name(name), self._models)
         lifetime, why = guess_lifetime(evidence, time_fields(value, self._models))
         confidence = _confidence(shape, pattern.text, evidence)
         self.evidence[name] = evidence
         lines = [f"{_keys(evidence.count)}, {evidence.read:,} read; {why}", *_kinds_line(evidence)]
-        lines += [f"such as {masked_key(shape)}", *_enumerations(pattern, variables, evidence.count)]
+        if variables:
+            lines += [f"such as {masked_keys(shape)}", *_enumerations(pattern, variables, evidence.count)]
         doc = f"TODO: {kind} drafted from {_keys(evidence.count)}."
         self.families.append(
             DraftFamily(name, pattern.text, kind, value, lifetime, doc, tuple(lines), confidence, tag=pattern.tag)
         )
+
+    def _name(self, kind: str, pattern: Pattern) -> str:
+        """`stat_failed` for `stat:failed`, and `stat_failed_by_date` for `stat:failed:{date}` beside it."""
+        taken = TAKEN | self.evidence.keys()
+        literals = "_".join(literal_words(pattern.text)) or kind
+        if pattern.names and (literals == kind or identifier(literals, frozenset()) in taken):
+            literals = f"{literals}_by_{list(pattern.names)[-1]}"
+        return identifier(literals, taken)
 
     def _pattern(self, shape: Shape[Evidence]) -> tuple[Pattern, list[Variable]]:
         """The pattern of a shape, checked against keys that were read."""

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from keystead.schema.infer.usual_durations import usual_ms
 from keystead.schema.infer.value_profile import Profile, decode_value
 
 _WATCHED: Final = 64  # keys whose deadline is read again in the second pass
@@ -14,6 +15,7 @@ _FIELDS: Final = 40
 _LONGEST: Final = 100  # characters of a text that may be an id
 _FIRST: Final = 100  # keys of a shape that are all read
 _SKEW_MS: Final = 1_500
+_RARE: Final = 50  # of so many TTLs, a longer one is an exception
 _NO_COUNTER: Final = 1_000_000_000
 
 
@@ -44,6 +46,7 @@ class Evidence:
         "moved",
         "profile",
         "read",
+        "ttls",
         "watched",
     )
 
@@ -53,6 +56,7 @@ class Evidence:
         self.kinds: Counter[str] = Counter()
         self.expiring = 0  # of those read
         self.longest_ms = 0
+        self.ttls: Counter[int] = Counter()  # the shortest usual duration that is not shorter, and how many keys
         self.moved = 0  # keys whose deadline moved between the passes
         self.watched: list[Watched] = []
         self.profile = Profile()  # of values, of hashes as objects
@@ -75,6 +79,7 @@ class Evidence:
         if left_ms >= 0:
             self.expiring += 1
             self.longest_ms = max(self.longest_ms, left_ms)
+            self.ttls[usual_ms(left_ms)] += 1
         value, entries = self._read_content(kind, content)
         if len(self.watched) < _WATCHED:
             self.watched.append(Watched(key, left_ms, at_ms, _kept(value), entries))
@@ -109,15 +114,30 @@ class Evidence:
         self.moved += other.moved
         self.foreign_entries += other.foreign_entries
         self.longest_ms = max(self.longest_ms, other.longest_ms)
+        self.ttls += other.ttls
         self.watched += other.watched[: _WATCHED - len(self.watched)]
         self.profile.merge(other.profile)
         self.entries.merge(other.entries)
 
     def see_again(self, watched: Watched, left_ms: int, at_ms: int) -> None:
-        """The second pass: whether the deadline of a key moved, because it was used in between."""
-        if watched.left_ms >= 0 and left_ms >= 0 and at_ms + left_ms > watched.deadline_ms + _SKEW_MS:
+        """The second pass: whether the deadline of a key moved, because it was used in between.
+
+        A key whose deadline has passed was written anew, which says nothing.
+        """
+        is_same = watched.left_ms >= 0 and at_ms < watched.deadline_ms
+        if is_same and left_ms >= 0 and at_ms + left_ms > watched.deadline_ms + _SKEW_MS:
             self.moved += 1
             self.longest_ms = max(self.longest_ms, left_ms)
+            self.ttls[usual_ms(left_ms)] += 1
+
+    def usual_ttl(self) -> tuple[int, int]:
+        """The duration that TTLs begin with, and how many keys have a much longer one, if that are few exceptions."""
+        longest_ms, longer = max(self.ttls, default=0), 0
+        for duration_ms in sorted(self.ttls, reverse=True):
+            if (longer + self.ttls[duration_ms]) * _RARE > self.expiring:
+                return (duration_ms, longer) if longest_ms >= 2 * duration_ms else (longest_ms, 0)
+            longer += self.ttls[duration_ms]
+        return longest_ms, 0
 
     @property
     def is_counter(self) -> bool:

@@ -7,26 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from keystead.schema.infer.evidence import Evidence
+from keystead.schema.infer.usual_durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from keystead.schema.lifetime import After, Lifetime, in_words, never, sliding, until
 
-_S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
-# Durations that people write.
-_USUAL: Final = (
-    *(_S * n for n in (1, 2, 3, 5, 10, 15, 20, 30, 45)),
-    *(_M * n for n in (1, 2, 3, 5, 10, 15, 20, 30, 45)),
-    *(_H * n for n in (1, 2, 3, 4, 6, 8, 12, 18)),
-    *(_D * n for n in (1, 2, 3, 5, 7, 10, 14, 21, 30, 31, 45, 60, 90, 120, 180, 270, 365, 400, 730)),
-)
 _SAME_MS: Final = 2_500  # two moments that one write made
 _USED_MS: Final = 10_000
-_CLOCKS_MS: Final = 4_000  # less than the doctor allows
 _FEWEST: Final = 3
 _KEPT_REASON: Final = "TODO: state what removes these keys; no deadline was seen"
-
-
-def usual_ms(ms: int) -> int:
-    """The shortest usual duration that is not shorter, but for the clocks of programs and stores."""
-    return next((one for one in _USUAL if ms <= one + min(_CLOCKS_MS, one // 50)), -(-ms // (30 * _D)) * 30 * _D)
 
 
 def guess_lifetime(evidence: Evidence, time_fields: Mapping[str, str]) -> tuple[Lifetime, str]:
@@ -36,7 +23,8 @@ def guess_lifetime(evidence: Evidence, time_fields: Mapping[str, str]) -> tuple[
     if seen * 2 <= evidence.read:
         odd = f"; {seen} of {evidence.read} have a deadline" if seen else ""
         return never(_KEPT_REASON), f"no deadline{odd}"
-    longest_ms = usual_ms(evidence.longest_ms)
+    longest_ms, longer = evidence.usual_ttl()
+    odd += f"; {longer} of {seen} have more than {in_words(longest_ms)}" if longer else ""
     used = _is_renewed(evidence)
     if evidence.moved or used:
         why = f"{evidence.moved} deadlines moved between two looks" if evidence.moved else "use moves the deadline"
@@ -49,7 +37,12 @@ def guess_lifetime(evidence: Evidence, time_fields: Mapping[str, str]) -> tuple[
 
 
 def _rounded(ms: int) -> str:
-    return in_words(ms if ms < _S else ms // _S * _S) or "0 seconds"
+    """The duration in at most two units: `29 days 23 hours`."""
+    unit = next(
+        (unit for longest, unit in ((DAY_MS, HOUR_MS), (HOUR_MS, MINUTE_MS), (SECOND_MS, SECOND_MS)) if ms >= longest),
+        1,
+    )
+    return in_words(ms // unit * unit) or "0 seconds"
 
 
 def moment_ms(value: Any) -> int | None:

@@ -10,18 +10,27 @@ from keystead.schema.key_shapes import Node, Shape
 
 _SHOWN: Final = 2  # characters of an id
 _LONG: Final = 8
+_EXAMPLES: Final = 3
+_COLUMNS: Final = 90
 
 
-def masked_key(shape: Shape[Any]) -> str:
-    """An example of keys of this shape: numbers and dates as they are, a few characters of other ids."""
-    return shape.delimiter.join(map(_masked_segment, shape.path))
+def masked_keys(shape: Shape[Any]) -> str:
+    """Examples of keys of this shape: dates and short numbers as they are, a few characters of other ids."""
+    keys = (shape.delimiter.join(_masked_segment(node, at) for node in shape.path) for at in range(_EXAMPLES))
+    first, *others = dict.fromkeys(keys)
+    text = first
+    for other in others:
+        if len(text) + len(other) <= _COLUMNS:
+            text = f"{text}, {other}"
+    return text
 
 
-def _masked_segment(node: Node[Any]) -> str:
+def _masked_segment(node: Node[Any], at: int) -> str:
     pieces = node.form.split(VARIABLE)
     text = printable(pieces[0])
     for variable, piece in zip(node.variables, pieces[1:], strict=True):
-        example = min(variable.examples, default="")
+        examples = sorted(variable.examples)
+        example = examples[at % len(examples)] if examples else ""
         is_plain = any(allows(variable.types, name) for name in ("date", "month"))
         text += (example if is_plain else mask(example)) + printable(piece)
     return text

@@ -67,6 +67,16 @@ class _Record:
         values = self.pattern.parse(key, tagged=self.tagged)
         return None if values is None else values[name]
 
+    def is_named(self, field: str | None) -> bool:
+        """Whether a field has the name of its placeholder."""
+        return field is not None and _named_alike(field, self.pattern.names[0])
+
+    def are_own(self, ids: Sequence[str]) -> bool:
+        """Whether these, one of each key that was read, are the ids in these keys: a record that holds its own id."""
+        if len(self.pattern.names) != 1:
+            return False
+        return all(str(self.id_in(seen.key)) == id for seen, id in zip(self.evidence.watched, ids, strict=False))
+
     @property
     def has_numbers(self) -> bool:
         return self.pattern.types[self.pattern.names[0]].name in _NUMBERS
@@ -130,7 +140,10 @@ def _as_placeholder(pattern: Pattern, name: str, value: Any) -> Any:
 
 async def _leads_to(store: Store, record: _Record, targets: Sequence[_Record]) -> None:
     for source, ids in _ids_in(record.evidence.watched):
-        for target in targets:
+        if record.are_own(ids):
+            continue
+        # `userId` names a `user:{user_id}` rather than a `user:account:by-user-id:{user_id}`.
+        for target in sorted(targets, key=lambda one: (not one.is_named(source), len(one.family.pattern))):
             if target is record or not _may_name(source, ids, target):
                 continue
             keys = [key for one in ids if (key := target.key_of(one)) is not None]
@@ -139,12 +152,12 @@ async def _leads_to(store: Store, record: _Record, targets: Sequence[_Record]) -
             where: dict[str, Source] = {target.pattern.names[0]: VALUE if source is None else source}
             link = Link(target.family.name, where)
             record.family.relations = (*record.family.relations, DraftRelation("leads_to", link))
-            return
+            break
 
 
 def _may_name(field: str | None, ids: Sequence[str], target: _Record) -> bool:
     """Whether it is no accident if keys with these ids exist: numbers and short ids need a field of that name."""
-    if field is not None and _named_alike(field, target.pattern.names[0]):
+    if target.is_named(field):
         return len(set(ids)) >= _FEWEST
     return not target.has_numbers and min(map(len, ids)) >= _ID_LENGTH
 

@@ -104,7 +104,9 @@ def _shared(variable: Variable) -> int:
         return 0
     *words, last = re.split(r"(?<=[-_./#|@+=~])", variable.prefix)
     known = "".join(takewhile(lambda word: is_word(word) and not set(word) & set("[]%"), words))
-    if known == "".join(words) and re.fullmatch("[A-Za-z]{5,}", last):
+    # `person1@…` begins with a part of an address.
+    is_word_of_all = known == "".join(words) and re.fullmatch("[A-Za-z]{5,}", last)
+    if is_word_of_all and not all(is_email(one[len(known) :]) for one in variable.examples):
         known += last
     return len(known) if re.search("[A-Za-z]{2}", known) else 0
 
@@ -146,6 +148,8 @@ def _name_of(variable: Variable, type_: str, before: str) -> str:
     if type_ == "uri" or all(one.startswith("//") for one in variable.examples):
         return "url"
     words = re.split(r"[^A-Za-z0-9]+", before.strip("-_./"))
+    if len(words) > 1 and words[-1] == "id":  # `by-user-id`
+        words.pop()
     word = identifier(words[-1] or "id", frozenset())
     word = word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 3 else word
     return "id" if word in ("keys", "id") else f"{word}_id"
