@@ -193,14 +193,18 @@ class Console:
         ]
 
     async def page(self, bound: Bound[Any], filters: Mapping[str, str], cursor: str) -> KeyPage:
-        """One page of a family. Raises BadKey for a filter that is not a value of its placeholder."""
+        """One page of a family. Raises BadKey for a filter that is not a value of its placeholder.
+
+        A key that the filters name in full, or the one key of a family without placeholders, is not searched for: a
+        search ends before it has seen all keys of a large store.
+        """
         pattern = bound.family.pattern
         values = {name: value_of(pattern, name, text) for name, text in filters.items()}
-        if values and set(values) == set(pattern.names):
+        if set(values) == set(pattern.names):
             key = bound(**values)
-            there = await key.exists()
-            return KeyPage([key.key] if there else [], "", 1)
-        found = await scan_page(bound, values, cursor, limit_s=PAGE_S)
+            found = KeyPage([key.key] if await key.exists() else [], "", 1)
+        else:
+            found = await scan_page(bound, values, cursor, limit_s=PAGE_S)
         return found._replace(keys=[key for key in found.keys if not self.is_own(key)])
 
     async def lifetimes(self, bound: Bound[Any], keys: Sequence[str]) -> list[int | None]:
