@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from keystead.catalogue import message
 from keystead.console.console_keys import ConsoleKeys, Examination, FoundDefect, Removal
 from keystead.console.console_tasks import TaskStopped
 from keystead.console.key_visibility import hides_keys, hides_members, shown_key
@@ -21,22 +22,26 @@ from keystead.schema.times import moment
 
 FindKey = Callable[[str], tuple[Bound[Any], str] | None]
 
+_DELETE: Final = message("delete")
+_LIST: Final = message("add to the index; delete if the index admits its records")
+_SET_ASIDE: Final = message("set aside for 30 days")
+
 # What a repair does, by code, as a message of the console. Other codes are not repaired here.
 REPAIRS: Final = {
-    "orphan": "fix_delete",
-    "dead-entry": "fix_remove_entry",
-    "not-listed": "fix_list",
-    "wrong-score": "fix_score",
-    "no-deadline": "fix_deadline",
-    "late-deadline": "fix_deadline",
-    "early-deadline": "fix_deadline",
-    "unexpected-deadline": "fix_no_deadline",
-    "wrong-kind": "fix_set_aside",
-    "unreadable": "fix_set_aside",
-    "too-long": "fix_trim",
-    "leads-nowhere": "fix_delete",
-    "old-seal": "fix_seal",
-    "old-version": "fix_version",
+    "orphan": _DELETE,
+    "dead-entry": message("remove from the index"),
+    "not-listed": _LIST,
+    "wrong-score": message("write the score of the record"),
+    "no-deadline": message("set the declared deadline"),
+    "late-deadline": message("set the declared deadline"),
+    "early-deadline": message("set the declared deadline"),
+    "unexpected-deadline": message("remove the deadline"),
+    "wrong-kind": _SET_ASIDE,
+    "unreadable": _SET_ASIDE,
+    "too-long": message("drop the oldest entries of logs"),
+    "leads-nowhere": _DELETE,
+    "old-seal": message("seal with the current key"),
+    "old-version": message("write in the current version"),
 }
 _EXAMPLES: Final = 20
 _DAY: Final = timedelta(days=1)
@@ -179,7 +184,7 @@ def removals_of(found: Report, code: str | None) -> list[Removal]:
 
 def removals_for(examination: Examination, code: str) -> list[Removal]:
     """The removals that the repair of this code may make, as far as it was examined."""
-    if REPAIRS.get(code) not in ("fix_delete", "fix_set_aside", "fix_list"):
+    if REPAIRS.get(code) not in (_DELETE, _SET_ASIDE, _LIST):
         return []
     families: Mapping[str, int] = examination.counts.get(code, {})
     return [one for one in examination.removals if one.family in families]

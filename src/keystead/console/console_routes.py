@@ -20,6 +20,16 @@ from keystead.console.console_requests import (
     for_role,
     show_entrance,
 )
+from keystead.console.console_texts import (
+    ENTER_FAILED,
+    FORBIDDEN,
+    KEEPS_AUDIT,
+    NO_LIMIT,
+    NO_PAGE,
+    NO_ROLE,
+    NOT_EDITABLE,
+    NOT_RENEWABLE,
+)
 from keystead.console.console_undo import Before
 from keystead.console.hash_editor import hash_form
 from keystead.console.key_references import family_path
@@ -60,7 +70,7 @@ async def enter(visit: Visiting) -> Response:
     await visit.read_form()
     made = await visit.console.access.enter(visit.form.get("secret", "").strip(), visit.address)
     if made is None:
-        return await show_entrance(visit, status=403, problem="enter_failed")
+        return await show_entrance(visit, status=403, problem=ENTER_FAILED)
     return visit.redirect_to("/console", visit.cookie.set(made.token))
 
 
@@ -69,7 +79,7 @@ async def enter_signed_in(visit: Visiting) -> Response:
     await visit.read_form()
     found = await visit.user()
     if found is None:
-        return await show_entrance(visit, status=403, problem="no_role")
+        return await show_entrance(visit, status=403, problem=NO_ROLE)
     user, role = found
     made = await visit.console.access.enter_signed_in(user.subject, role, user.since, visit.address)
     return visit.redirect_to("/console", visit.cookie.set(made.token))
@@ -83,7 +93,7 @@ async def leave(visit: ConsoleVisit) -> Response:
 async def no_page(visit: ConsoleVisit) -> Response:
     if not visit.request.path_params["rest"]:
         return visit.redirect_to("/console")
-    raise NotAllowed(404, "no_page")
+    raise NotAllowed(404, NO_PAGE)
 
 
 async def overview_page(visit: ConsoleVisit) -> Response:
@@ -138,7 +148,7 @@ async def family_page(visit: ConsoleVisit) -> Response:
             ]
             cursor, is_cut, examined = found.cursor, found.is_cut, found.examined
     else:
-        problem = visit.say("no_scans")
+        problem = visit.say("This store cannot list its keys. Fill in all values to open one.")
     kept = {_FILTER + name: text for name, text in filters.items()}
     return visit.show(
         "family",
@@ -163,7 +173,7 @@ async def key_page(visit: ConsoleVisit) -> Response:
     shows_bytes = visit.console.shows_bytes(bound) and not is_partly_hidden([shown.value, *shown.entries])
     if "raw" in visit.request.query_params:
         if not visit.may("operator"):
-            raise NotAllowed(403, "forbidden")
+            raise NotAllowed(403, FORBIDDEN)
         if shows_bytes:
             raw = [printable_bytes(one) for one in await read_raw(bound, key)]
     groups: dict[str, list[Any]] = {}
@@ -214,15 +224,15 @@ async def delete(visit: ConsoleVisit) -> Response:
     """The plan; and with the name typed, the deletion."""
     bound, key = visit.key()
     if is_audit_log(bound):
-        raise NotAllowed(403, "keeps_audit")
+        raise NotAllowed(403, KEEPS_AUDIT)
     name = confirmed_name(bound, key)
     if visit.confirms(name):
         done = await visit.console.delete(bound, key, visit.actor)
-        text = visit.say("deleted" if done else "gone")
+        text = visit.say("The key was deleted.") if done else visit.say("There is no such key.")
         return visit.show("done", status=200 if done else 404, bound=bound, text=text)
     plan = await visit.console.plan_delete(bound, key)
     if not plan.steps:
-        return visit.problem(404, visit.say("gone"))
+        return visit.problem(404, visit.say("There is no such key."))
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     notes = [note.replace(key, shown_key(bound, key)) for note in plan.notes]
     cancel = visit.references.url(bound, key)
@@ -233,11 +243,13 @@ async def reset_limit(visit: ConsoleVisit) -> Response:
     """Forget what a client has used of a rate limit, with the name typed."""
     bound, key = visit.key()
     if not visit.console.operations.is_limit(bound):
-        raise NotAllowed(400, "no_limit")
+        raise NotAllowed(400, NO_LIMIT)
     name = confirmed_name(bound, key)
     if visit.confirms(name):
         done = await visit.console.reset_limit(bound, key, visit.actor)
-        return visit.show("done", bound=bound, text=visit.say("limit_reset" if done else "gone"))
+        return visit.show(
+            "done", bound=bound, text=visit.say("The limit was reset.") if done else visit.say("There is no such key.")
+        )
     return visit.show_confirmation("reset", name, bound=bound, key=key, cancel=visit.references.url(bound, key))
 
 
@@ -256,7 +268,7 @@ async def renew(visit: ConsoleVisit) -> Response:
     bound, key = _renewable(visit)
     before = await visit.console.renew(bound, key, visit.actor)
     if before is None:
-        return visit.show("done", status=404, bound=bound, text=visit.say("gone"))
+        return visit.show("done", status=404, bound=bound, text=visit.say("There is no such key."))
     return await _show_undo(visit, bound, key, before)
 
 
@@ -273,7 +285,7 @@ async def undo(visit: ConsoleVisit) -> Response:
     before = await visit.console.undos.take(visit.references, given) if _UNDO.fullmatch(given) else None
     bound = None if before is None else visit.console.family(before.keyspace, before.family)
     if before is None or bound is None:
-        return visit.problem(409, visit.say("not_undone"))
+        return visit.problem(409, visit.say("It could not be undone: the key was changed since, or it is too late."))
     done = await visit.console.undo(before, visit.actor)
     return visit.redirect_to(f"{visit.references.url(bound, before.key)}&undone={'yes' if done else 'no'}")
 
@@ -281,7 +293,7 @@ async def undo(visit: ConsoleVisit) -> Response:
 def _renewable(visit: ConsoleVisit) -> tuple[Any, str]:
     bound, key = visit.key()
     if not visit.console.can_renew(bound):
-        raise NotAllowed(400, "not_renewable")
+        raise NotAllowed(400, NOT_RENEWABLE)
     return bound, key
 
 
@@ -293,11 +305,19 @@ async def edit_page(visit: ConsoleVisit) -> Response:
 async def edit(visit: ConsoleVisit) -> Response:
     bound, key = visit.key()
     if not can_edit(bound):
-        raise NotAllowed(400, "not_editable")
+        raise NotAllowed(400, NOT_EDITABLE)
     try:
         before = await visit.console.edit(bound, key, visit.form, visit.actor)
     except EditConflict:
-        return await _show_form(visit, bound, key, visit.say("conflict"), 409)
+        return await _show_form(
+            visit,
+            bound,
+            key,
+            visit.say(
+                "Somebody else changed this value meanwhile. Nothing was saved. The form shows the value as it is now."
+            ),
+            409,
+        )
     except NotEditable as error:
         return visit.problem(409, str(error))
     except BadValue as error:
@@ -308,13 +328,13 @@ async def edit(visit: ConsoleVisit) -> Response:
 async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200) -> Response:
     """The form with the stored value; what was entered is kept beside an error, but not after a conflict."""
     if not can_edit(bound):
-        raise NotAllowed(400, "not_editable")
+        raise NotAllowed(400, NOT_EDITABLE)
     try:
         form = await (hash_form if isinstance(bound.family, Hash) else value_form)(bound, key)
     except NotEditable as error:
         return visit.problem(409, str(error))
     if form is None:
-        return visit.problem(409 if problem else 404, problem or visit.say("gone"))
+        return visit.problem(409 if problem else 404, problem or visit.say("There is no such key."))
     entered = visit.form if status == 422 else {}
     return visit.show("edit", status=status, bound=bound, key=key, form=form, problem=problem, entered=entered)
 
@@ -330,7 +350,7 @@ async def erase(visit: ConsoleVisit) -> Response:
     subject = visit.form.get("subject", "").strip()
     if subject and visit.confirms(subject):
         if not await visit.console.start_erasure(subject, visit.actor, visit.is_still_in):
-            return visit.problem(409, visit.say("busy"))
+            return visit.problem(409, visit.say("This is already running. Wait until it ends."))
         return visit.redirect_to("/console/task/erase")
     visit.request.state.time_limit.reschedule(None)  # it searches all keys
     plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
@@ -345,7 +365,7 @@ async def erase(visit: ConsoleVisit) -> Response:
         subjects=subjects,
         subject=subject,
         has_tables=visit.site.tables is not None,
-        problem=visit.say("not_the_same") if visit.has_typed else "",
+        problem=visit.say("The two texts differ.") if visit.has_typed else "",
     )
 
 
