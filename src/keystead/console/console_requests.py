@@ -17,6 +17,7 @@ from keystead.console.console_access import allows
 from keystead.console.console_keys import ConsoleSession, Role
 from keystead.console.console_service import Actor, Console
 from keystead.console.console_texts import ACTS, CLOSED, FORBIDDEN, NO_FAMILY, NO_KEY, STALE
+from keystead.console.console_wording import duration_words, lifetime_words
 from keystead.console.key_references import KeyReferences, family_path
 from keystead.console.key_visibility import shown_key
 from keystead.errors import BadArgument, BadKey, StoreError
@@ -29,7 +30,6 @@ from keystead.kits.visit import Visit
 from keystead.parts.sessions import Live
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
-from keystead.schema.lifetime import in_words
 from keystead.schema.times import deadline_ms
 
 CATALOGUE: Final = Catalogue(Path(__file__).parent)
@@ -205,6 +205,7 @@ class ConsoleVisit(Visit):
             key_url=self.references.url,
             shown_key=shown_key,
             duration=self.duration,
+            lifetime=lambda bound: lifetime_words(bound.family.lifetime, self.say),
             ago=self.ago,
             keyspace_of=lambda bound: type(bound.keyspace).__name__,
             charts=console_charts,
@@ -213,10 +214,10 @@ class ConsoleVisit(Visit):
         )
 
     def duration(self, ms: int | None) -> str:
-        """A remaining lifetime in words, in its two largest units; in English, like the declared ones."""
+        """A remaining lifetime in words, in its two largest units."""
         if ms is None:
             return self.say("no deadline")
-        return " ".join(in_words(ms).split()[:4]) or in_words(1000)
+        return duration_words(ms, self.say, most=2) or duration_words(1000, self.say)
 
     def ago(self, at: datetime) -> str:
         """How long ago this was, in words."""
@@ -229,8 +230,9 @@ class ConsoleVisit(Visit):
             return self.say("{count} min ago", count=minutes)
         return self.say("just now")
 
-    def problem(self, status: int, sentence: str, *, is_stale: bool = False) -> Response:
-        return self.show("problem", status=status, sentence=sentence, is_stale=is_stale)
+    def problem(self, status: int, sentence: str, *, is_stale: bool = False, detail: str = "") -> Response:
+        """The page of a problem. `detail` is in English: the sentence of an error."""
+        return self.show("problem", status=status, sentence=sentence, is_stale=is_stale, detail=detail)
 
 
 async def _visit(request: Request, console: Annotated[Console, Depends(service_of("console"))]) -> ConsoleVisit:
@@ -266,7 +268,7 @@ def for_role(role: Role, respond: Callable[[ConsoleVisit], Awaitable[Response]])
                 return await show_entrance(visit, status=401, problem=refused.sentence)
             return visit.problem(refused.status, visit.say(refused.sentence), is_stale=refused.sentence == STALE)
         except (BadKey, BadArgument) as error:
-            return visit.problem(400, str(error))
+            return visit.problem(400, visit.say("This address or form is not valid."), detail=str(error))
         except StoreError as error:
             if not error.code.startswith("store"):
                 raise

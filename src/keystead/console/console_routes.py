@@ -31,6 +31,7 @@ from keystead.console.console_texts import (
     NOT_RENEWABLE,
 )
 from keystead.console.console_undo import Before
+from keystead.console.form_fields import WrongEntry
 from keystead.console.hash_editor import hash_form
 from keystead.console.key_references import family_path
 from keystead.console.key_visibility import (
@@ -41,7 +42,7 @@ from keystead.console.key_visibility import (
     shown_values,
 )
 from keystead.console.value_editor import EditConflict, NotEditable, can_edit, value_form
-from keystead.errors import BadKey, BadValue, printable
+from keystead.errors import BadArgument, BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.parts.audit import is_audit_log
@@ -50,6 +51,7 @@ from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Hash
 from keystead.schema.survey import TTLS
 from keystead.server.metered_store import NO_FAMILY
+from keystead.server.reference_page import guarantee_rows
 
 _FILTER: Final = "v."
 _CALLS_SHOWN: Final = 10
@@ -115,6 +117,7 @@ async def _show_overview(visit: ConsoleVisit) -> Response:
         calls=calls[:_CALLS_SHOWN],
         here="overview",
         left_steps=TTLS,
+        guarantees=guarantee_rows,
     )
 
 
@@ -134,12 +137,12 @@ async def family_page(visit: ConsoleVisit) -> Response:
     # A credential would be in the address of the page, so it cannot be searched for.
     names = [name for name in family.pattern.names if name not in secret_placeholders(family)]
     filters = {name: text for name in names if (text := query.get(_FILTER + name, "").strip())}
-    problem, rows, cursor, is_cut, examined = "", [], "", False, 0
+    problem, detail, rows, cursor, is_cut, examined = "", "", [], "", False, 0
     if bound.store.guarantees.scans or set(filters) == set(family.pattern.names):
         try:
             found = await visit.console.page(bound, filters, query.get("cursor", ""))
         except BadKey as error:
-            problem = str(error)
+            problem, detail = visit.say("These are not values of its placeholders."), str(error)
         else:
             left = await visit.console.lifetimes(bound, found.keys)
             rows = [
@@ -157,6 +160,7 @@ async def family_page(visit: ConsoleVisit) -> Response:
         names=names,
         filters=filters,
         problem=problem,
+        detail=detail,
         is_cut=is_cut,
         examined=examined,
         is_first=not query.get("cursor"),
@@ -319,24 +323,35 @@ async def edit(visit: ConsoleVisit) -> Response:
             409,
         )
     except NotEditable as error:
-        return visit.problem(409, str(error))
+        return _not_editable(visit, error)
+    except WrongEntry as error:
+        return await _show_form(visit, bound, key, visit.say(error.text, **error.values), 422)
     except BadValue as error:
-        return await _show_form(visit, bound, key, str(error), 422)
+        problem = visit.say("This does not fit its declared type. Nothing was saved.")
+        return await _show_form(visit, bound, key, problem, 422, detail=str(error))
     return await _show_undo(visit, bound, key, before)
 
 
-async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200) -> Response:
+def _not_editable(visit: ConsoleVisit, error: NotEditable) -> Response:
+    return visit.problem(409, visit.say(error.text, **error.values), detail=error.detail)
+
+
+async def _show_form(
+    visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200, *, detail: str = ""
+) -> Response:
     """The form with the stored value; what was entered is kept beside an error, but not after a conflict."""
     if not can_edit(bound):
         raise NotAllowed(400, NOT_EDITABLE)
     try:
         form = await (hash_form if isinstance(bound.family, Hash) else value_form)(bound, key)
     except NotEditable as error:
-        return visit.problem(409, str(error))
+        return _not_editable(visit, error)
     if form is None:
         return visit.problem(409 if problem else 404, problem or visit.say("There is no such key."))
     entered = visit.form if status == 422 else {}
-    return visit.show("edit", status=status, bound=bound, key=key, form=form, problem=problem, entered=entered)
+    return visit.show(
+        "edit", status=status, bound=bound, key=key, form=form, problem=problem, detail=detail, entered=entered
+    )
 
 
 async def erase_page(visit: ConsoleVisit) -> Response:
@@ -353,7 +368,13 @@ async def erase(visit: ConsoleVisit) -> Response:
             return visit.problem(409, visit.say("This is already running. Wait until it ends."))
         return visit.redirect_to("/console/task/erase")
     visit.request.state.time_limit.reschedule(None)  # it searches all keys
-    plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
+    try:
+        plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
+    except BadArgument:
+        kinds = visit.console.subject_kinds
+        wanted = ", ".join(f"{one}:42" for one in kinds)
+        problem = visit.say("Write whose data it is as one of {wanted}.", wanted=wanted)
+        return visit.show("erase", status=422, here="erase", kinds=kinds, plan=None, subject=subject, problem=problem)
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     return visit.show(
         "erase",

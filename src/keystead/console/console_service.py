@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from keystead.catalogue import message
 from keystead.console.console_access import ConsoleAccess
 from keystead.console.console_findings import ConsoleFindings
 from keystead.console.console_keys import ConsoleKeys, Examination, Removal, Role
@@ -40,6 +41,7 @@ from keystead.stores import Store
 Report = Callable[[Progress], None]
 
 HEALTH_S: Final = 3.0
+_NO_ANSWER: Final = message("no answer within 3 seconds")
 PAGE_S: Final = 0.2  # for one page of keys: a sparse family takes several pages, and none of them is waited for long
 _MEASURE: Final = "7 * * * *"
 _UNKNOWN_KEYS: Final = "UnknownKeys"
@@ -130,8 +132,12 @@ class Console:
         """What the schedule does for the console."""
         if not self._examine:
             return []
-        measure = Job("console.measure", _MEASURE, self._measure, doc="Measures the sizes of families, for trends.")
-        examine = Job("console.examine", self._examine, self._examine_all, doc="Searches for defects. Repairs nothing.")
+        measure = Job(
+            "console.measure", _MEASURE, self._measure, doc=message("Measures the sizes of families, for trends.")
+        )
+        examine = Job(
+            "console.examine", self._examine, self._examine_all, doc=message("Searches for defects. Repairs nothing.")
+        )
         return [measure, examine]
 
     async def _measure(self, run: Run) -> dict[str, int | str]:
@@ -391,7 +397,7 @@ async def _problem_of(store: Store) -> str | None:
     except KeysteadError as error:
         return str(error)
     except TimeoutError:
-        return f"no answer within {HEALTH_S:g} seconds"
+        return _NO_ANSWER
     return None
 
 

@@ -145,3 +145,15 @@ LEFT_STEPS: Final = (
     message("under 30 days"),
     message("longer"),
 )
+OUTCOMES: Final[Mapping[str, str]] = {
+    "done": message("done"),
+    "failed": message("failed"),
+    "stopped": message("stopped"),
+    "lost": message("lost"),
+}
+GIVEN_UP: Final[Mapping[str, str]] = {
+    "too old": message("too old"),
+    "undeliverable": message("undeliverable"),
+    "too many": message("too many"),
+    "unreadable": message("unreadable"),
+}
