@@ -208,7 +208,7 @@ async def run_job(visit: ConsoleVisit) -> Response:
     if job.running is not None:
         return visit.problem(409, visit.say("This is already running. Wait until it ends."))
     if not visit.confirms(name):
-        return visit.show_confirmation("run_job", name, lines=[job.job.doc], cancel="/console/jobs", here="jobs")
+        return visit.show_confirmation("run_job", name, lines=[visit.say(job.job.doc)] if job.job.doc else [], cancel="/console/jobs", here="jobs")
     await visit.console.note("console-job-run", visit.actor, name)
     run = asyncio.create_task(_run(schedule, name), name=f"keystead console runs {name}")
     _started.add(run)
@@ -241,7 +241,7 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
     found = await operations.queue(query.get("topic", ""), query.get("name", ""))
     if found is None or operations.queues is None or act not in _QUEUE_ACTS:
         raise NotAllowed(404, NO_QUEUE)
-    if act in _CANNOT_BE_UNDONE:
+    if act in _ON_MANY_MESSAGES:
         visit.require_fresh()
     name = str(found.queue)
     if not visit.confirms(name):
@@ -266,7 +266,7 @@ _QUEUE_ACTS: Final = {
     "drop_dead": "console-dead-letters-dropped",
     "drop_waiting": "console-queue-dropped",
 }
-_CANNOT_BE_UNDONE: Final = ("drop_dead", "drop_waiting")
+_ON_MANY_MESSAGES: Final = ("retry_dead", "drop_dead", "drop_waiting")
 
 
 # --- sessions ----------------------------------------------------------------------------------------------
