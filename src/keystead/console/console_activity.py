@@ -208,7 +208,9 @@ async def run_job(visit: ConsoleVisit) -> Response:
     if job.running is not None:
         return visit.problem(409, visit.say("This is already running. Wait until it ends."))
     if not visit.confirms(name):
-        return visit.show_confirmation("run_job", name, lines=[visit.say(job.job.doc)] if job.job.doc else [], cancel="/console/jobs", here="jobs")
+        return visit.show_confirmation(
+            "run_job", name, lines=[visit.say(job.job.doc)] if job.job.doc else [], cancel="/console/jobs", here="jobs"
+        )
     await visit.console.note("console-job-run", visit.actor, name)
     run = asyncio.create_task(_run(schedule, name), name=f"keystead console runs {name}")
     _started.add(run)

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from keystead.console.console_activity import ACTIVITY_ROUTES
+from keystead.console.console_measures import largest
 from keystead.console.console_requests import (
     ConsoleRoute,
     ConsoleVisit,
@@ -50,11 +51,13 @@ from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Hash
 from keystead.schema.survey import TTLS
+from keystead.schema.times import moment
 from keystead.server.metered_store import NO_FAMILY
 from keystead.server.reference_page import guarantee_rows
 
 _FILTER: Final = "v."
 _CALLS_SHOWN: Final = 10
+_SLOWEST_SHOWN: Final = 5
 _TYPED_CHARS: Final = 40
 _UNDO: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _VALUE_SHOWN_CHARS: Final = 20_000
@@ -111,13 +114,17 @@ async def measure(visit: ConsoleVisit) -> Response:
 async def _show_overview(visit: ConsoleVisit) -> Response:
     metrics = visit.request.app.state.metrics
     calls = [] if metrics is None else [one for one in metrics.store_calls() if one.family != NO_FAMILY]
+    overview = await visit.console.overview()
     return visit.show(
         "overview",
-        overview=await visit.console.overview(),
+        overview=overview,
         calls=calls[:_CALLS_SHOWN],
+        slowest=sorted(calls, key=lambda one: -one.total_s / one.calls)[:_SLOWEST_SHOWN],
+        layers=largest(overview.sizes),
         here="overview",
         left_steps=TTLS,
         guarantees=guarantee_rows,
+        moment=moment,
     )
 
 
