@@ -20,6 +20,7 @@ from keystead.console.console_texts import (
     NO_FINDING,
     NO_JOB,
     NO_QUEUE,
+    NO_SHAPE,
     NO_TASK,
     TOO_MANY_STREAMS,
 )
@@ -172,7 +173,11 @@ async def task_page(visit: ConsoleVisit) -> Response:
 
 
 async def draft(visit: ConsoleVisit) -> Response:
-    await visit.console.start_draft(visit.actor, visit.is_still_in)
+    """Draft families for all unknown keys, or for those of one shape."""
+    shape = visit.form.get("shape", "")
+    if shape and not any(shape in one.shapes for one in (await visit.console.measures.latest())[:1]):
+        raise NotAllowed(404, NO_SHAPE)
+    await visit.console.start_draft(shape, visit.actor, visit.is_still_in)
     return visit.redirect_to("/console/task/draft")
 
 

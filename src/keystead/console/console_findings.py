@@ -61,12 +61,13 @@ class ConsoleFindings:
         self._find_key = find_key
 
     async def latest(self) -> tuple[Examination | None, Examination | None]:
-        """The last examination, and the one to compare it with: the last that is a day older, or the oldest."""
+        """The last examination, and what there was yesterday: the last one before that is a day old, or the oldest."""
         found = [entry.item for entry in await self._keys.examinations().see_latest(_KEPT) if entry.item is not None]
         if not found:
             return None, None
         last, *others = found
-        older = next((one for one in others if last.at - one.at >= _DAY), others[-1] if others else None)
+        yesterday = moment(self._keys.now_ms()) - _DAY
+        older = next((one for one in others if one.at <= yesterday), others[-1] if others else None)
         return last, older
 
     async def examine(self, who: str, report: Callable[[Progress], None]) -> Report:

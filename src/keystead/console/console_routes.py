@@ -47,6 +47,7 @@ from keystead.errors import BadArgument, BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.parts.audit import is_audit_log
+from keystead.parts.sessions import Act
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Hash
@@ -91,7 +92,7 @@ async def enter_signed_in(visit: Visiting) -> Response:
 
 
 async def leave(visit: ConsoleVisit) -> Response:
-    await visit.console.access.leave(visit.token or "", visit.address)
+    await visit.console.access.leave(visit.token or "", Act(*visit.actor))
     return visit.redirect_to("/console/enter", visit.cookie.clear())
 
 

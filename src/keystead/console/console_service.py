@@ -18,6 +18,7 @@ from keystead.console.console_tasks import ConsoleTasks, IsStillIn
 from keystead.console.console_undo import Before, ConsoleUndos, put_back
 from keystead.console.hash_editor import save_hash
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
+from keystead.console.shape_keys import shape_matcher
 from keystead.console.value_editor import save_value
 from keystead.errors import KeysteadError
 from keystead.kits.kit import Site
@@ -304,23 +305,31 @@ class Console:
         await self.note("console-repaired", actor, what)
         return await self.tasks.start("repair", what, actor.who, is_still_in, work)
 
-    async def start_draft(self, actor: Actor, is_still_in: IsStillIn) -> bool:
-        """Draft families for the keys of no family, in the background. False: a draft is being made."""
-        await self.note("console-drafted", actor, "unknown keys")
-        return await self.tasks.start("draft", "", actor.who, is_still_in, self._draft)
+    async def start_draft(self, shape: str, actor: Actor, is_still_in: IsStillIn) -> bool:
+        """Draft families for the keys of no family, or for those of one shape, in the background.
 
-    async def _draft(self, report: Report) -> dict[str, Any]:
+        False: a draft is being made.
+        """
+
+        async def work(report: Report) -> dict[str, Any]:
+            return await self._draft(shape, report)
+
+        await self.note("console-drafted", actor, shape or "unknown keys")
+        return await self.tasks.start("draft", shape, actor.who, is_still_in, work)
+
+    async def _draft(self, shape: str, report: Report) -> dict[str, Any]:
+        has_shape = shape_matcher(shape) if shape else lambda raw: True
         known = KnownKeys(self.known)
         texts = []
         for number, place in enumerate(with_quarantine(self._places)):
 
-            def is_known(raw: bytes, place: Belonging = place) -> bool:
-                return place.of(raw) is not None or known.keyspace_of(raw) is not None
+            def is_skipped(raw: bytes, place: Belonging = place) -> bool:
+                return not has_shape(raw) or place.of(raw) is not None or known.keyspace_of(raw) is not None
 
             found = await infer(
                 place.store,
                 name=_UNKNOWN_KEYS if not number else f"{_UNKNOWN_KEYS}{number + 1}",
-                skip=is_known,
+                skip=is_skipped,
                 on_progress=lambda now: report(Progress(now.examined, None, 0, 0)),
             )
             if found.draft.families:

@@ -22,6 +22,7 @@ NO_KEY: Final = message("This address does not name a key of this family, or bel
 NO_LIMIT: Final = message("No rate limit counts here.")
 NO_PAGE: Final = message("The console has no such page.")
 NO_QUEUE: Final = message("This queue is empty now.")
+NO_SHAPE: Final = message("There are no unknown keys of this shape now.")
 NO_TASK: Final = message("There is no such task.")
 STALE: Final = message(
     "Acts on many keys need a recent sign-in, of the last 15 minutes. Sign in again, or open a new link."
