@@ -109,4 +109,6 @@ async def _look_around(person: httpx2.AsyncClient, took_ms: dict[str, list[float
             times.append((time.perf_counter() - began) * 1000)
             if page.status_code != 200:
                 raise RuntimeError(f"the page of {family} is {page.status_code}")
+            if 'href="/console/key/' not in page.text:
+                raise RuntimeError(f"the page of {family} shows no key")
             await asyncio.sleep(THINKS_S if seconds > THINKS_S else 0)

@@ -12,7 +12,7 @@ from playwright.async_api import Page, async_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.test_console import Shop, serving_shop, wait_for_task  # noqa: E402
+from tests.browser.console_shop import Shop, serving_shop, wait_for_task  # noqa: E402
 from tests.serving import program  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +23,7 @@ from keystead.catalogue import LANGUAGES
 from keystead.cli import _add_commands, app
 from keystead.cli.flags import file_of, help_texts
 from keystead.http.refusals import CODES
+from keystead.schema.finding import CODES as CODES_OF_FINDINGS
 from keystead.server.reference_page import guarantee_texts
 from keystead.stores.commands import TABLE
 from keystead.stores.store_contract import Guarantees
@@ -69,7 +70,7 @@ def messages_of(folder: Path) -> Catalog:
                 text = message
                 if text and text != ("", ""):
                     found.add(text, locations=[(path.relative_to(folder).as_posix(), line)])
-    for text, place in _messages_in_data() if folder.name == "server" else _messages_in_help(folder):
+    for text, place in _DATA.get(folder.name, lambda: _messages_in_help(folder))():
         found.add(text, locations=[(place, 1)])
     return found
 
@@ -129,6 +130,19 @@ def _messages_in_data() -> Iterator[tuple[str, str]]:
     for spec in TABLE.values():
         yield spec.summary, "stores/commands.py"
         yield spec.about, "stores/commands.py"
+
+
+def _messages_of_findings() -> Iterator[tuple[str, str]]:
+    for code in CODES_OF_FINDINGS.values():
+        if code.tool == "doctor":
+            yield code.title, "schema/finding.py"
+            yield code.meaning, "schema/finding.py"
+
+
+_DATA: Final[Mapping[str, Callable[[], Iterator[tuple[str, str]]]]] = {
+    "server": _messages_in_data,
+    "console": _messages_of_findings,
+}
 
 
 def read_catalogue(path: Path) -> Catalog:

@@ -21,6 +21,7 @@ SCRIPT_TABLES = (KITS / "teamwork/assets/teamwork-words.js", KITS / "widgets/com
 # The folders whose code speaks to people.
 TRANSLATED_FOLDERS = {
     "cli",
+    "console",
     "demo",
     "kits/login",
     "kits/membership",

@@ -89,19 +89,12 @@ def language_of_environment(environment: Mapping[str, str]) -> Language:
     return "en"
 
 
-Messages: TypeAlias = Mapping[str, tuple[str, str, str]]
-
-
 class Speaker:
-    """Texts in one language: `say("Hello, {name}", name="Ada")` for an English text of one of the catalogues.
+    """Texts in one language: `say("Hello, {name}", name="Ada")` for an English text of one of the catalogues."""
 
-    messages   texts by a key of their own, each in the order of `LANGUAGES`
-    """
-
-    def __init__(self, language: Language, *catalogues: Catalogue, messages: Messages | None = None) -> None:
+    def __init__(self, language: Language, *catalogues: Catalogue) -> None:
         self.language = language
         self._catalogues = catalogues
-        self._messages = messages or {}
 
     def __call__(self, text: str, /, **values: object) -> str:
         """The text with the values filled in. With a value that is markup, the result is markup."""
@@ -129,7 +122,7 @@ class Speaker:
 
     def behind(self, catalogue: Catalogue) -> Speaker:
         """The same, with a further catalogue for texts that the others do not have."""
-        return Speaker(self.language, *self._catalogues, catalogue, messages=self._messages)
+        return Speaker(self.language, *self._catalogues, catalogue)
 
     def script_messages(self) -> dict[str, str]:
         """The translations of the texts in the scripts of the pages, by the English text."""
@@ -139,8 +132,6 @@ class Speaker:
         return found
 
     def _translate(self, text: str) -> str:
-        if text in self._messages:
-            return self._messages[text][LANGUAGES.index(self.language)]
         found = self._find(text)
         return text if found is None else found
 

@@ -1,23 +1,18 @@
 """The console in a real browser: opened by the printed link, used by mouse and by keyboard, on desk and phone."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
-from keystead import connect
-from keystead.console.console_access import ConsoleAccess
-from keystead.console.console_keys import ConsoleKeys, Role
 from tests.browser.accessibility import violations
+from tests.browser.console_shop import CART, confirm, press, serving_shop, wait_for_task
 from tests.browser.tabs import DESKTOP, PHONE, tab
-from tests.console.shop_keys import HOSTILE, SEAL_KEYS, ShopKeys, fill, shop_limit, shop_sessions
-from tests.serving import Keystead, keystead_serving
+from tests.console.shop_keys import HOSTILE
+from tests.serving import keystead_serving
 
 FITS = "document.documentElement.scrollWidth <= innerWidth"
-CART = "shop:cart:1"
 EVERY_PAGE = (
     *("", "/findings", "/unknown", "/live", "/jobs", "/queues", "/sessions", "/audit", "/erase"),
     *("/task/examine", "/task/draft", "/findings/repair?code=orphan", "/queues/drop_dead?topic=webhook&name=orders"),
@@ -26,56 +21,6 @@ EVERY_PAGE = (
     *(f"/key/ShopKeys/cart{act}?key={CART}" for act in ("/edit", "/renew", "/delete")),
     "/key/ShopKeys/hits/reset?key=shop:hits:10.0.0.1",
 )
-
-
-class Shop:
-    """A server with the console for a shop, and links to it."""
-
-    def __init__(self, server: Keystead, keys: ShopKeys) -> None:
-        self.server, self.keys = server, keys
-        self.access = ConsoleAccess(ConsoleKeys(keys.cart.store))
-
-    async def enter(self, page: Page, role: Role = "admin", who: str = "operator:ann") -> None:
-        secret = await self.access.create_link(who, role)
-        await page.goto(f"{self.server.url}/console/enter#{secret}")
-        await page.wait_for_url("**/console")
-
-    async def goto(self, page: Page, path: str) -> None:
-        await page.goto(f"{self.server.url}/console{path}")
-
-
-@asynccontextmanager
-async def serving_shop(folder: Path, orphans: int = 4) -> AsyncIterator[Shop]:
-    url = f"sqlite:///{folder}/shop.db"
-    async with connect(url) as store:
-        keys = await fill(store, carts=60, orphans=orphans)
-        settings = {
-            "KEYSTEAD_SEAL_KEYS": SEAL_KEYS,
-            "KEYSTEAD_CONSOLE__KEYSPACES": "tests.console.shop_keys:ShopKeys",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        with keystead_serving(folder, url, "--kits", "console", **settings) as running:
-            yield Shop(running, keys)
-
-
-async def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        await page.keyboard.press(key)
-
-
-async def confirm(page: Page, name: str, *, by_keyboard: bool) -> None:
-    """Type the name that the page asks for; its field has the focus."""
-    if by_keyboard:
-        await expect(page.locator("#again")).to_be_focused()
-        await page.keyboard.type(name)
-        await page.keyboard.press("Enter")
-    else:
-        await page.locator("#again").fill(name)
-        await page.locator(".sure .danger").click()
-
-
-async def wait_for_task(page: Page, state: str = "done") -> None:
-    await expect(page.locator(f"#progress[data-state={state}]")).to_be_visible()
 
 
 @pytest.mark.main_path
@@ -119,133 +64,6 @@ async def test_a_printed_link_opens_the_console_and_the_keyboard_leads_to_a_key_
             await page.goto(f"{shop.server.url}{path}")
             await expect(page.locator("html")).to_have_attribute("data-theme", other)
         assert wrong == []
-
-
-@pytest.mark.parametrize("by_keyboard", [True, False], ids=["keyboard", "mouse"])
-async def test_every_act_is_done_by_mouse_and_by_keyboard_alone(
-    browser: Browser, tmp_path: Path, by_keyboard: bool
-) -> None:
-    async with serving_shop(tmp_path) as shop, tab(browser) as used:
-        page, keys = used.page, shop.keys
-        await shop.enter(page)
-
-        async def choose(key: str, selector: str) -> None:
-            if by_keyboard:
-                await press(page, *key.split(" "))
-            else:
-                await page.locator(selector).first.click()
-
-        async def open_row(text: str, hops: int = 40) -> None:
-            """Choose a row by its text."""
-            if not by_keyboard:
-                await page.locator("[data-row]", has_text=text).first.click()
-                return
-            for _ in range(hops):
-                await press(page, "j")
-                if text in await page.evaluate("document.activeElement.textContent"):
-                    break
-            await press(page, "Enter")
-
-        # A key: edit, undo, renew, delete with its cascade.
-        await choose("g f", "#families summary")
-        if by_keyboard:
-            await page.keyboard.type("")
-        await shop.goto(page, f"/key/ShopKeys/cart?key={CART}")
-        await choose("e", "[data-key=e]")
-        await page.wait_for_url("**/edit?*")
-        if by_keyboard:
-            await page.locator("#field-1").focus()
-            await press(page, "Tab", "Control+A")
-            await page.keyboard.type("6")
-            await press(page, "Control+Enter")
-        else:
-            await page.locator("#field-2").fill("6")
-            await page.locator("#edit-form button").click()
-        await page.wait_for_url("**undo=*")
-        assert (await keys.cart("1").get()).items == 6  # type: ignore[union-attr]
-        await choose("u", "[data-key=u]")
-        await page.wait_for_url("**undone=yes")
-        await keys.cart("1").shorten(600_000)
-        await choose("r", "[data-key=r]")
-        await page.wait_for_url("**/renew?*")
-        if by_keyboard:
-            await press(page, "Enter")
-        else:
-            await page.locator("main form.actions button").click()
-        await page.wait_for_url("**undo=*")
-        assert await keys.cart("1").left_ms() > 600_000
-        await choose("d", "[data-key=d]")
-        await expect(page.get_by_text("shop:draft:1")).to_be_visible()
-        await confirm(page, CART, by_keyboard=by_keyboard)
-        await expect(page.get_by_text("The key was deleted.")).to_be_visible()
-        assert not await keys.draft("1").exists()
-
-        # Findings: examine, repair one, repair all of a code.
-        await choose("g d", "[data-go=d]")
-        await page.wait_for_url("**/findings")
-        await choose("x", "[data-key=x]")
-        await wait_for_task(page)
-        await choose("Escape", "[data-up]")
-        await page.wait_for_url("**/findings")
-        await open_row("Repair all")
-        await confirm(page, "orphan", by_keyboard=by_keyboard)
-        await wait_for_task(page)
-        assert not await keys.draft("gone-0").exists()
-
-        # Unknown keys: a draft.
-        await choose("g u", "[data-go=u]")
-        await page.wait_for_url("**/unknown")
-        await choose("d", "[data-key=d]")
-        await wait_for_task(page)
-        await expect(page.locator("#text")).to_contain_text("legacy:{legacy_id:int}:user")
-
-        # A job, a queue, a rate limit, the sessions of a user, a person.
-        await choose("g j", "[data-go=j]")
-        await page.wait_for_url("**/jobs")
-        await open_row("Run now")
-        await confirm(page, "console.measure", by_keyboard=by_keyboard)
-        await page.wait_for_url("**/jobs")
-        await choose("g q", "[data-go=q]")
-        await page.wait_for_url("**/queues")
-        await open_row("Drop dead letters")
-        await confirm(page, "webhook/orders", by_keyboard=by_keyboard)
-        await page.wait_for_url("**/queues")
-        await expect(page.get_by_text("undeliverable")).to_have_count(0)
-        await open_row("Retry now")
-        await confirm(page, "webhook/orders", by_keyboard=by_keyboard)
-        await page.wait_for_url("**/queues")
-        await expect(page.get_by_text("the receiver is down")).to_have_count(0)
-        limit = shop_limit(keys)
-        await limit.hit("10.0.0.1")
-        await shop.goto(page, "/key/ShopKeys/hits?key=shop:hits:10.0.0.1")
-        assert await page.locator("[data-key=x]").count() == 0  # the limit is not in the server's process
-        await choose("g s", "[data-go=s]")
-        await page.wait_for_url("**/sessions")
-        if by_keyboard:
-            await expect(page.locator("#user")).to_be_focused()
-            await page.keyboard.type("3")
-            await press(page, "Enter")
-        else:
-            await page.locator("#user").fill("3")
-            await page.locator(".filters button").click()
-        await confirm(page, "3", by_keyboard=by_keyboard)
-        await expect(page.get_by_text("4 sessions of 3 were ended.")).to_be_visible()
-        assert await shop_sessions(keys).list_for("3") == []
-        await press(page, "Escape")
-        await choose("g e", "[data-go=e]")
-        await page.wait_for_url("**/erase")
-        await page.locator("#subject").focus()
-        await page.keyboard.type("shop:2")
-        await press(page, "Enter")
-        await confirm(page, "shop:2", by_keyboard=by_keyboard)
-        await expect(page.locator(".success")).to_be_visible()
-        assert not await keys.cart("2").exists()
-
-        # All of it is in the log, with who did it.
-        await choose("g a", "[data-go=a]")
-        await page.wait_for_url("**/audit")
-        for event in ("edited", "undone", "renewed", "deleted", "examined", "repaired", "drafted", "job-run"):
-            await expect(page.get_by_text(f"console-{event}", exact=True).first).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,6 +1,6 @@
 """The console in this process, and the requests of one person who uses it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,14 @@ async def opened(
     monkeypatch: pytest.MonkeyPatch,
     keyspaces: Sequence[str] = ("tests.console.app_keys:AppKeys",),
     kits: Sequence[Kit] = (),
+    stores: Mapping[str, str] | None = None,
     **console: Any,
 ) -> AsyncIterator[tuple[Any, ConsoleAccess]]:
     """The application with the console for these keyspaces, and what makes links to it."""
     monkeypatch.chdir(folder)
     settings = Settings(
         store="sqlite:///app.db",
+        stores=dict(stores or {}),
         kits=["console"],
         seal_keys=SEAL_KEYS,
         console={"keyspaces": list(keyspaces), **console},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from keystead import connect
+from keystead.console import console_service
 from keystead.schema import KeyRing
 from keystead.schema.browsing import scan_page
 from keystead.schema.key_shapes import ShapeCounts
@@ -141,6 +142,21 @@ async def test_pages_of_a_family_hold_each_key_and_a_filter_finds_one() -> None:
         assert sorted(found) == sorted(f"draft:{number}" for number in range(120))
         assert (await scan_page(keys.draft, {"uid": "7"})).keys == ["draft:7"]
         assert (await scan_page(keys.draft, {}, "no cursor")).keys
+
+
+async def test_the_one_key_of_a_family_is_listed_however_many_keys_there_are(
+    browser: HttpBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_service, "PAGE_S", 0)  # a search ends after its first look, as on a large store
+    await browser.keys.carts().put({f"{number}": float(number) for number in range(3)})
+    for number in range(400):
+        await browser.keys.draft(f"{number}").set("x")
+    await browser.enter("viewer")
+    page = (await browser.get("/console/family/AppKeys/carts")).text
+    assert "key=carts" in page
+    assert 'rel="next"' not in page
+    drafts = (await browser.get("/console/family/AppKeys/draft")).text
+    assert 'rel="next"' in drafts  # the search was cut
 
 
 def test_keys_of_no_family_are_grouped_by_shape_without_their_secrets() -> None:

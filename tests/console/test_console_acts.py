@@ -1,7 +1,7 @@
 """What people do in the console to many keys, jobs, queues, sessions and limits: planned, confirmed, and in the log."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +53,20 @@ async def events(browser: HttpBrowser) -> list[str]:
     return [entry.event for entry in await browser.access.audit.latest(50)]
 
 
+async def leave(browser: HttpBrowser) -> None:
+    await browser.post("/console/leave")
+
+
+async def expire(browser: HttpBrowser) -> None:
+    """End the session as time does: its key is gone, and nothing else changes."""
+    store = browser.keys.draft.store
+    [(_, sessions)] = await store.run([("SCAN", "0", "MATCH", "keystead:console:session:*", "COUNT", 1000)])
+    await store.run([("PEXPIRE", key, 1) for key in sessions])
+    async with asyncio.timeout(30):
+        while any(await store.run([("EXISTS", key) for key in sessions])):
+            pass
+
+
 async def test_all_findings_of_a_code_are_repaired_after_a_plan_and_its_typed_name(shop: HttpBrowser) -> None:
     await shop.enter("admin")
     path = "/console/findings/repair?code=orphan"
@@ -89,8 +103,9 @@ async def test_more_than_was_confirmed_is_not_repaired(shop: HttpBrowser) -> Non
     assert await shop.keys.draft("gone-0").exists()
 
 
+@pytest.mark.parametrize("end", [leave, expire])
 async def test_a_bulk_repair_stops_when_its_session_ends_and_says_what_was_done(
-    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch
+    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch, end: Callable[[HttpBrowser], Awaitable[None]]
 ) -> None:
     await shop.enter("admin")
     await shop.post("/console/findings/examine")
@@ -112,8 +127,9 @@ async def test_a_bulk_repair_stops_when_its_session_ends_and_says_what_was_done(
     await shop.post("/console/findings/repair?code=orphan", again="orphan")
     async with asyncio.timeout(60):
         await blocked.wait()
-    await shop.post("/console/leave")
-    assert (await shop.get("/console/task/repair")).status_code == 401
+    await end(shop)
+    asked = await shop.get("/console/task/repair")
+    assert (asked.status_code, 'id="enter"' in asked.text) == (401, True)
     await shop.enter("viewer")
     text = await finished(shop, "repair")
     assert "the session that started it has ended" in text
@@ -145,8 +161,9 @@ async def test_edits_and_renewals_are_undone_once_and_only_by_their_session(shop
     assert renewed.status_code == 404
 
 
+@pytest.mark.parametrize("end", [leave, expire])
 async def test_an_erasure_stops_when_its_session_ends_and_says_so(
-    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch
+    shop: HttpBrowser, monkeypatch: pytest.MonkeyPatch, end: Callable[[HttpBrowser], Awaitable[None]]
 ) -> None:
     await shop.enter("admin")
     store = shop.keys.cart.store
@@ -164,7 +181,9 @@ async def test_an_erasure_stops_when_its_session_ends_and_says_so(
         await blocked.wait()
     assert (await shop.post("/console/erase", subject="shop:2", again="shop:2")).status_code == 409
     assert 'data-state="running"' in (await shop.get("/console/task/erase")).text
-    await shop.post("/console/leave")
+    await end(shop)
+    asked = await shop.get("/console/task/erase")
+    assert (asked.status_code, 'id="enter"' in asked.text) == (401, True)
     await shop.enter("admin")
     text = await finished(shop, "erase")
     assert "the session that started it has ended" in text
@@ -347,14 +366,27 @@ async def test_users_on_the_list_come_in_signed_in_and_act_on_many_keys_only_aft
         stale = await browser.get("/console/erase")
         assert (stale.status_code, "Sign in again" in stale.text) == (403, True)
         keys = await fill(app.state.stores["default"], carts=1)
-        path = "/console/queues/drop_dead?topic=webhook&name=orders"
-        assert (await browser.get(path)).status_code == 403
-        assert (await browser.post(path, again="webhook/orders")).status_code == 403
+        await keys.draft("gone").set("nobody's")
+        await browser.post("/console/findings/examine")
+        await app.state.kits["console"].tasks.settle()
+        queue = "topic=webhook&name=orders"
+        bulk = {
+            f"/console/queues/{act}?{queue}": "webhook/orders" for act in ("retry_dead", "drop_dead", "drop_waiting")
+        }
+        bulk |= {"/console/findings/repair?code=orphan": "orphan", "/console/erase": "shop:0"}
+        for path, typed in bulk.items():
+            assert (await browser.get(path)).status_code == 403, path
+            assert (await browser.post(path, again=typed, subject=typed)).status_code == 403, path
+        queues = QueueControl(OutboxKeys(app.state.stores["default"]))
+        assert ((await queues.state(QUEUE)).waiting, (await queues.state(QUEUE)).dead) == (1, 1)
+        assert await keys.draft("gone").exists()
+        assert await keys.cart("0").exists()
         assert (await browser.post("/console/sessions", user="3")).status_code == 200
         assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 403
         assert len(await shop_sessions(keys).list_for("3")) == 4
         ann["since"] = moment(now_ms())  # they sign in once more
-        assert (await browser.get("/console/erase")).status_code == 200
+        for path in bulk:
+            assert (await browser.get(path)).status_code == 200, path
         assert (await browser.post("/console/sessions", user="3", again="3")).status_code == 200
         assert await shop_sessions(keys).list_for("3") == []
         [entry, *_] = await access.audit.latest(1)

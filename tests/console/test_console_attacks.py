@@ -15,7 +15,6 @@ from keystead.console import console_live
 from keystead.console.console_access import ROLES, allows
 from keystead.console.console_activity import ACTIVITY_ROUTES
 from keystead.console.console_keys import ConsoleKeys
-from keystead.console.console_messages import MESSAGES
 from keystead.console.console_routes import _ROUTES
 from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.sessions import SessionRecord
@@ -228,13 +227,3 @@ async def test_an_address_that_leads_nowhere_is_a_page_of_the_console(odd: HttpB
         answer = await odd.get(path)
         assert (answer.status_code, 'id="families"' in answer.text) == (404, True), path
     assert (await odd.get("/console/")).headers["location"] == "/console"
-
-
-def test_every_text_of_a_page_is_there_in_every_language() -> None:
-    used = {name for page in PAGES.glob("*.html") for name in re.findall(r'say\("(\w+)"[,)]', page.read_text())}
-    assert used - set(MESSAGES) <= {"skip"}  # which all pages have
-    assert [name for name, texts in MESSAGES.items() if not all(texts)] == []
-    placeholders = {
-        name: {frozenset(re.findall(r"{(\w+)}", text)) for text in texts} for name, texts in MESSAGES.items()
-    }
-    assert [name for name, found in placeholders.items() if len(found) != 1] == []

@@ -36,7 +36,7 @@ async def fields_of(browser: HttpBrowser, path: str) -> dict[str, str]:
             found.setdefault(attributes["name"], attributes.get("value", ""))
     for name, text in re.findall(r'<textarea [^>]*?name="([^"]*)"[^>]*>\n(.*?)</textarea>', form, re.DOTALL):
         found[name] = unescape(text)
-    for name, options in re.findall(r'<select [^>]*?name="([^"]*)">(.*?)</select>', form, re.DOTALL):
+    for name, options in re.findall(r'<select [^>]*?name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
         selected = re.search(r"<option selected>([^<]*)", options)
         found[name] = unescape(selected[1]) if selected else ""
     return found
@@ -52,7 +52,7 @@ async def test_each_type_has_its_input_and_what_is_not_edited_remains(forms: Htt
     await keys.order("1").set(before)
     stored = await keys.order("1").see()
     page = (await forms.get(path)).text
-    assert re.search(r'type="checkbox" id="field-1" name="field.paid" value="true" checked>', page)
+    assert re.search(r'type="checkbox" id="field-1" name="field.paid" value="true" checked autofocus>', page)
     for name, kind in (("gift", "select"), ("colour", "select"), ("size", "select"), ("tags", "textarea")):
         assert re.search(f'<{kind} id="[^"]*" name="field.{name}"', page), name
     assert 'name="field.to/city"' in page

@@ -54,14 +54,14 @@ class ConsoleAccess:
         if link is None:
             return None
         session = ConsoleSession(uid=link.who, role=link.role, proven_at=moment(self._keys.now_ms()))
-        return await self._sessions.create(session, Act(where=where))
+        return await self._sessions.create(session, Act(session.uid, where))
 
     async def enter_signed_in(
         self, subject: str, role: Role, since: datetime | None, where: str
     ) -> New[ConsoleSession]:
         """A session for a signed-in user. `since`: when they signed in."""
         session = ConsoleSession(uid=subject, role=role, subject=subject, proven_at=since)
-        return await self._sessions.create(session, Act(where=where))
+        return await self._sessions.create(session, Act(session.uid, where))
 
     async def read(self, token: str | None) -> Live[ConsoleSession] | Gone:
         return Gone("unknown") if token is None else await self._sessions.read(token)
@@ -70,8 +70,8 @@ class ConsoleAccess:
         """Entries of the audit log, newest first, or those before an id. Raises BadArgument for a wrong id."""
         return await self._keys.audit().see_latest(limit, before=before)
 
-    async def leave(self, token: str, where: str) -> None:
-        await self._sessions.revoke(token, Act(where=where))
+    async def leave(self, token: str, act: Act) -> None:
+        await self._sessions.revoke(token, act)
 
     def is_fresh(self, live: Live[ConsoleSession]) -> bool:
         """Whether they proved who they are a moment ago: acts on many keys need that again (re-authentication)."""

@@ -13,6 +13,17 @@ from fastapi.responses import Response, StreamingResponse
 from keystead.console.console_findings import REPAIRS, family_names, removals_for
 from keystead.console.console_keys import TaskKind
 from keystead.console.console_requests import ConsoleRoute, ConsoleVisit, NotAllowed
+from keystead.console.console_texts import (
+    ASTRAY,
+    FORBIDDEN,
+    NO_FAMILY,
+    NO_FINDING,
+    NO_JOB,
+    NO_QUEUE,
+    NO_SHAPE,
+    NO_TASK,
+    TOO_MANY_STREAMS,
+)
 from keystead.errors import KeysteadError
 from keystead.http.refusals import NO_STORE
 from keystead.parts.audit import AuditEntry
@@ -77,31 +88,46 @@ async def repair(visit: ConsoleVisit) -> Response:
     last, _ = await visit.console.findings.latest()
     found = None if key is None else visit.console.find_key(key)
     if last is None or code not in REPAIRS or not last.count(code) or (key is not None and found is None):
-        raise NotAllowed(404, "no_finding")
+        raise NotAllowed(404, NO_FINDING)
     removals = [] if key is not None else removals_for(last, code)
     name = code if found is None else found[0].family.name
     if visit.confirms(name):
         started = await visit.console.start_repair(code, key, removals, visit.actor, visit.is_still_in)
         if not started:
-            return visit.problem(409, visit.say("busy"))
+            return visit.problem(409, visit.say("This is already running. Wait until it ends."))
         return visit.redirect_to("/console/task/repair")
     counts = (
         dict.fromkeys([f"{type(found[0].keyspace).__name__}.{found[0].family.name}"], 1) if found else last.counts[code]
     )
     what = visit.say(REPAIRS[code])
     lines = [
-        f"{family}: {visit.say('astray')}"
+        f"{family}: {visit.say(ASTRAY)}"
         if last.astray.get(family) == code
-        else visit.say("fix_line", count=f"{number:,}", family=family, what=what)
+        else visit.say("{family}, {count}: {what}", count=f"{number:,}", family=family, what=what)
         for family, number in counts.items()
     ]
     notes = [
-        visit.say("excess", count=f"{one.count:,}", total=f"{one.total:,}", family=one.family)
+        visit.say(
+            "More than 1 % of {family}: {count} of {total}. Typing the name confirms this, up to this number.",
+            count=f"{one.count:,}",
+            total=f"{one.total:,}",
+            family=one.family,
+        )
         for one in removals
         if last.astray.get(one.family) != code
     ]
     return visit.show_confirmation(
-        "repair", name, lines=lines, notes=[visit.say("fix_lead"), *notes], cancel="/console/findings", here="findings"
+        "repair",
+        name,
+        lines=lines,
+        notes=[
+            visit.say(
+                "Content that cannot be read is set aside for 30 days; keystead doctor --restore brings it back."
+            ),
+            *notes,
+        ],
+        cancel="/console/findings",
+        here="findings",
     )
 
 
@@ -120,9 +146,9 @@ async def live_changes(visit: ConsoleVisit) -> Response:
     family = visit.request.query_params.get("family", "")
     bound = family_names(visit.console.keyspaces).get(family)
     if family and bound is None:
-        raise NotAllowed(404, "no_family")
+        raise NotAllowed(404, NO_FAMILY)
     if visit.console.live.is_full:
-        raise NotAllowed(429, "too_many_streams")
+        raise NotAllowed(429, TOO_MANY_STREAMS)
     events = visit.console.live.stream(
         None if bound is None else {bound.family},
         visit.references,
@@ -140,14 +166,18 @@ async def task_page(visit: ConsoleVisit) -> Response:
     kind = _TASKS.get(visit.request.path_params["kind"])
     task = None if kind is None else await visit.console.tasks.read(kind)
     if task is None:
-        raise NotAllowed(404, "no_task")
+        raise NotAllowed(404, NO_TASK)
     if task.kind == "erase" and not visit.may("admin"):
-        raise NotAllowed(403, "forbidden")  # it names a person
+        raise NotAllowed(403, FORBIDDEN)  # it names a person
     return visit.show("task", task=task, here=_TASK_PLACES[task.kind])
 
 
 async def draft(visit: ConsoleVisit) -> Response:
-    await visit.console.start_draft(visit.actor, visit.is_still_in)
+    """Draft families for all unknown keys, or for those of one shape."""
+    shape = visit.form.get("shape", "")
+    if shape and not any(shape in one.shapes for one in (await visit.console.measures.latest())[:1]):
+        raise NotAllowed(404, NO_SHAPE)
+    await visit.console.start_draft(shape, visit.actor, visit.is_still_in)
     return visit.redirect_to("/console/task/draft")
 
 
@@ -179,11 +209,13 @@ async def run_job(visit: ConsoleVisit) -> Response:
     schedule, name = _schedule(visit), visit.request.query_params.get("name", "")
     job = next((one for one in ([] if schedule is None else await schedule.list()) if one.job.name == name), None)
     if schedule is None or job is None:
-        raise NotAllowed(404, "no_job")
+        raise NotAllowed(404, NO_JOB)
     if job.running is not None:
-        return visit.problem(409, visit.say("busy"))
+        return visit.problem(409, visit.say("This is already running. Wait until it ends."))
     if not visit.confirms(name):
-        return visit.show_confirmation("run_job", name, lines=[job.job.doc], cancel="/console/jobs", here="jobs")
+        return visit.show_confirmation(
+            "run_job", name, lines=[visit.say(job.job.doc)] if job.job.doc else [], cancel="/console/jobs", here="jobs"
+        )
     await visit.console.note("console-job-run", visit.actor, name)
     run = asyncio.create_task(_run(schedule, name), name=f"keystead console runs {name}")
     _started.add(run)
@@ -215,12 +247,12 @@ async def act_on_queue(visit: ConsoleVisit) -> Response:
     act = visit.request.path_params["act"]
     found = await operations.queue(query.get("topic", ""), query.get("name", ""))
     if found is None or operations.queues is None or act not in _QUEUE_ACTS:
-        raise NotAllowed(404, "no_queue")
-    if act in _CANNOT_BE_UNDONE:
+        raise NotAllowed(404, NO_QUEUE)
+    if act in _ON_MANY_MESSAGES:
         visit.require_fresh()
     name = str(found.queue)
     if not visit.confirms(name):
-        lines = [visit.say("queue_line", waiting=found.waiting, dead=found.dead)]
+        lines = [visit.say("Waiting: {waiting}; dead letters: {dead}", waiting=found.waiting, dead=found.dead)]
         return visit.show_confirmation(act, name, lines=lines, cancel="/console/queues", here="queues")
     await visit.console.note(_QUEUE_ACTS[act], visit.actor, name)
     queue = QueueName(*found.queue)
@@ -241,7 +273,7 @@ _QUEUE_ACTS: Final = {
     "drop_dead": "console-dead-letters-dropped",
     "drop_waiting": "console-queue-dropped",
 }
-_CANNOT_BE_UNDONE: Final = ("drop_dead", "drop_waiting")
+_ON_MANY_MESSAGES: Final = ("retry_dead", "drop_dead", "drop_waiting")
 
 
 # --- sessions ----------------------------------------------------------------------------------------------
@@ -256,12 +288,12 @@ async def sessions_page(visit: ConsoleVisit) -> Response:
     text = ""
     if bound is not None and user and visit.confirms(user):
         if not visit.may("operator"):
-            raise NotAllowed(403, "forbidden")
+            raise NotAllowed(403, FORBIDDEN)
         visit.require_fresh()
         actor = visit.actor
         await visit.console.note("console-sessions-ended", actor, f"{bound.family.name} {user}")
         ended = await operations.end_sessions(bound, user, Act(actor.who, actor.where))
-        text, sessions = visit.say("sessions_ended", count=ended, user=user), []
+        text, sessions = visit.say("{count} sessions of {user} were ended.", count=ended, user=user), []
     return visit.show(
         "sessions",
         session_families=operations.session_families,
@@ -269,7 +301,7 @@ async def sessions_page(visit: ConsoleVisit) -> Response:
         user=user,
         sessions=sessions,
         text=text,
-        problem=visit.say("not_the_same") if visit.has_typed and not text else "",
+        problem=visit.say("The two texts differ.") if visit.has_typed and not text else "",
         here="sessions",
     )
 

@@ -39,6 +39,38 @@ def line(numbers: Sequence[int], width: int, height: int, margin: int = 2) -> Tr
     return TrendLine(points, f"{margin},{height} {points} {width - margin},{height}", *places[-1], low, high)
 
 
+class Layer(NamedTuple):
+    """One layer of a stacked area, for `<polygon points="…">`."""
+
+    points: str
+    step: int
+
+
+def layers(series: Sequence[Sequence[int]], times_ms: Sequence[int], width: int, height: int) -> list[Layer]:
+    """Series of equal length on top of each other, the first at the bottom; none: fewer than two moments.
+
+    The highest total reaches the top. Moments are as far apart as they are in time.
+    """
+    step = max(1, len(times_ms) // _MOST_POINTS)
+    chosen = [*range(len(times_ms))[::-1][::step]][::-1]
+    begin, span = times_ms[chosen[0]] if chosen else 0, times_ms[-1] - times_ms[chosen[0]] if chosen else 0
+    if len(chosen) < 2 or span <= 0:
+        return []
+    most = max(sum(one[at] for one in series) for at in chosen) or 1
+    across = [round(width * (times_ms[at] - begin) / span, 1) for at in chosen]
+    below = [0] * len(chosen)
+    found = []
+    for number, one in enumerate(series):
+        above = [held + one[at] for held, at in zip(below, chosen, strict=True)]
+        edges = [
+            " ".join(f"{x},{round(height * (1 - held / most), 1)}" for x, held in places)
+            for places in (zip(across, above, strict=True), zip(across[::-1], below[::-1], strict=True))
+        ]
+        found.append(Layer(" ".join(edges), number))
+        below = above
+    return found
+
+
 class Piece(NamedTuple):
     """One piece of a stacked bar."""
 
@@ -59,6 +91,12 @@ def stack(numbers: Sequence[int], width: int) -> list[Piece]:
             pieces.append(Piece(round(at, 2), round(max(size, 0.5), 2), number, step))
         at += size
     return pieces
+
+
+def share(part: int, whole: int) -> str:
+    """A part in percent; only nothing is `0`, and only all of it is `100`."""
+    percent = 100 * part / whole if whole else 0
+    return f"{percent:.0f}" if percent in (0, 100) else f"{min(99, max(1, round(percent)))}"
 
 
 def compact(number: float) -> str:

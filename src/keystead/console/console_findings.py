@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from keystead.catalogue import message
 from keystead.console.console_keys import ConsoleKeys, Examination, FoundDefect, Removal
 from keystead.console.console_tasks import TaskStopped
 from keystead.console.key_visibility import hides_keys, hides_members, shown_key
@@ -21,22 +22,26 @@ from keystead.schema.times import moment
 
 FindKey = Callable[[str], tuple[Bound[Any], str] | None]
 
+_DELETE: Final = message("delete")
+_LIST: Final = message("add to the index; delete if the index admits its records")
+_SET_ASIDE: Final = message("set aside for 30 days")
+
 # What a repair does, by code, as a message of the console. Other codes are not repaired here.
 REPAIRS: Final = {
-    "orphan": "fix_delete",
-    "dead-entry": "fix_remove_entry",
-    "not-listed": "fix_list",
-    "wrong-score": "fix_score",
-    "no-deadline": "fix_deadline",
-    "late-deadline": "fix_deadline",
-    "early-deadline": "fix_deadline",
-    "unexpected-deadline": "fix_no_deadline",
-    "wrong-kind": "fix_set_aside",
-    "unreadable": "fix_set_aside",
-    "too-long": "fix_trim",
-    "leads-nowhere": "fix_delete",
-    "old-seal": "fix_seal",
-    "old-version": "fix_version",
+    "orphan": _DELETE,
+    "dead-entry": message("remove from the index"),
+    "not-listed": _LIST,
+    "wrong-score": message("write the score of the record"),
+    "no-deadline": message("set the declared deadline"),
+    "late-deadline": message("set the declared deadline"),
+    "early-deadline": message("set the declared deadline"),
+    "unexpected-deadline": message("remove the deadline"),
+    "wrong-kind": _SET_ASIDE,
+    "unreadable": _SET_ASIDE,
+    "too-long": message("drop the oldest entries of logs"),
+    "leads-nowhere": _DELETE,
+    "old-seal": message("seal with the current key"),
+    "old-version": message("write in the current version"),
 }
 _EXAMPLES: Final = 20
 _DAY: Final = timedelta(days=1)
@@ -56,12 +61,13 @@ class ConsoleFindings:
         self._find_key = find_key
 
     async def latest(self) -> tuple[Examination | None, Examination | None]:
-        """The last examination, and the one to compare it with: the last that is a day older, or the oldest."""
+        """The last examination, and what there was yesterday: the last one before that is a day old, or the oldest."""
         found = [entry.item for entry in await self._keys.examinations().see_latest(_KEPT) if entry.item is not None]
         if not found:
             return None, None
         last, *others = found
-        older = next((one for one in others if last.at - one.at >= _DAY), others[-1] if others else None)
+        yesterday = moment(self._keys.now_ms()) - _DAY
+        older = next((one for one in others if one.at <= yesterday), others[-1] if others else None)
         return last, older
 
     async def examine(self, who: str, report: Callable[[Progress], None]) -> Report:
@@ -179,7 +185,7 @@ def removals_of(found: Report, code: str | None) -> list[Removal]:
 
 def removals_for(examination: Examination, code: str) -> list[Removal]:
     """The removals that the repair of this code may make, as far as it was examined."""
-    if REPAIRS.get(code) not in ("fix_delete", "fix_set_aside", "fix_list"):
+    if REPAIRS.get(code) not in (_DELETE, _SET_ASIDE, _LIST):
         return []
     families: Mapping[str, int] = examination.counts.get(code, {})
     return [one for one in examination.removals if one.family in families]

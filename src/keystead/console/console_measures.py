@@ -85,6 +85,13 @@ class ConsoleMeasures:
         return await survey(listing, None, 0, known=self._known, limit_s=SAMPLE_S)
 
 
+def largest(sizes: Sizes, most: int = 5) -> list[tuple[str, Sequence[int]]]:
+    """The past of the largest families, and of all other keys together (named ""), oldest first."""
+    named = [(name_of(one.bound.family), one.trend) for one in sizes.filled[:most]]
+    others = [total - sum(trend[at] for _, trend in named) for at, total in enumerate(sizes.totals)]
+    return [*named, ("", others)] if any(others) else named
+
+
 def sizes_of(measures: Sequence[Measure], bounds: Sequence[Bound[Any]]) -> Sizes:
     """The families by size, with their past. `measures`: newest first, at least one."""
     newest, past = measures[0], measures[::-1]

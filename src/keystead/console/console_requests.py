@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from keystead.console import console_charts
+from keystead.catalogue import Catalogue
+from keystead.console import console_charts, console_texts
 from keystead.console.console_access import allows
 from keystead.console.console_keys import ConsoleSession, Role
-from keystead.console.console_messages import MESSAGES
 from keystead.console.console_service import Actor, Console
+from keystead.console.console_texts import ACTS, CLOSED, FORBIDDEN, NO_FAMILY, NO_KEY, STALE
+from keystead.console.console_wording import duration_words, lifetime_words
 from keystead.console.key_references import KeyReferences, family_path
 from keystead.console.key_visibility import shown_key
 from keystead.errors import BadArgument, BadKey, StoreError
@@ -27,9 +30,9 @@ from keystead.kits.visit import Visit
 from keystead.parts.sessions import Live
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
-from keystead.schema.lifetime import in_words
 from keystead.schema.times import deadline_ms
 
+CATALOGUE: Final = Catalogue(Path(__file__).parent)
 SESSION_COOKIE: Final = "console"
 _FORM_FIELDS_MAX: Final = 1_000
 
@@ -49,18 +52,18 @@ PLACES: Final[Sequence[tuple[str, str, str, Role]]] = (
 
 
 class NotAllowed(Exception):
-    """The page says why: `code` is a message of the console."""
+    """The page says why: `sentence` is a message of the console."""
 
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(code)
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
         self.status = status
-        self.code = code
+        self.sentence = sentence
 
 
 class ConsoleVisit(Visit):
     """One request to the console, by somebody with a session."""
 
-    messages = MESSAGES
+    catalogue = CATALOGUE
     live: Live[ConsoleSession]
     role: Role
 
@@ -78,13 +81,13 @@ class ConsoleVisit(Visit):
             await self.read_form()
         live = await self.console.access.read(self.token)
         if not live:
-            raise NotAllowed(401, "closed")
+            raise NotAllowed(401, CLOSED)
         self.live, self.role = live, live.session.role
         if live.session.subject is not None:
             await self._require_user(live.session.subject)
         self.is_signed_in = True
         if not allows(self.role, needed):
-            raise NotAllowed(403, "forbidden")
+            raise NotAllowed(403, FORBIDDEN)
 
     async def is_still_in(self) -> bool:
         """Whether they are still signed in with the role of this request: for streams and tasks that outlast it."""
@@ -114,7 +117,7 @@ class ConsoleVisit(Visit):
         """A session of a signed-in user is one as long as they are signed in, and with the role they have now."""
         found = await self.user()
         if found is None or found[0].subject != subject:
-            raise NotAllowed(401, "closed")
+            raise NotAllowed(401, CLOSED)
         self.role = found[1]
         if found[0].since is not None:  # they may have signed in again
             self.live.session.proven_at = found[0].since
@@ -132,7 +135,7 @@ class ConsoleVisit(Visit):
     def require_fresh(self) -> None:
         """Raises NotAllowed if they came in long ago: acts on many keys need a new link."""
         if not self.console.access.is_fresh(self.live):
-            raise NotAllowed(403, "stale")
+            raise NotAllowed(403, STALE)
 
     @property
     def actor(self) -> Actor:
@@ -159,11 +162,11 @@ class ConsoleVisit(Visit):
         return self.form.get("again", "").strip() == name
 
     def show_confirmation(self, act: str, name: str, **values: object) -> Response:
-        """Ask to type this name before an act; `act` is its message. Again with a problem if another was typed."""
+        """Ask to type this name before an act; `act` is one of `ACTS`. Again with a problem if another was typed."""
         shown = {"bound": None, "key": None, "steps": [], "lines": [], "notes": [], "cancel": "/console", **values}
         shown.setdefault("here", shown["bound"] or "")
-        problem = self.say("not_the_same") if self.has_typed else ""
-        return self.show("confirm", status=422 if problem else 200, act=act, name=name, problem=problem, **shown)
+        problem = self.say("The two texts differ.") if self.has_typed else ""
+        return self.show("confirm", status=422 if problem else 200, act=ACTS[act], name=name, problem=problem, **shown)
 
     @property
     def references(self) -> KeyReferences:
@@ -174,7 +177,7 @@ class ConsoleVisit(Visit):
         names = self.request.path_params
         found = self.console.family(names["keyspace"], names["family"])
         if found is None:
-            raise NotAllowed(404, "no_family")
+            raise NotAllowed(404, NO_FAMILY)
         return found
 
     def key(self) -> tuple[Bound[Any], str]:
@@ -182,7 +185,7 @@ class ConsoleVisit(Visit):
         bound, query = self.bound(), self.request.query_params
         key = self.references.key_of(bound, query.get("key"), query.get("ref"))
         if key is None or self.console.is_own(key):
-            raise NotAllowed(404, "no_key")
+            raise NotAllowed(404, NO_KEY)
         return bound, key
 
     def show(self, template: str, *, status: int = 200, **values: object) -> Response:
@@ -202,28 +205,34 @@ class ConsoleVisit(Visit):
             key_url=self.references.url,
             shown_key=shown_key,
             duration=self.duration,
+            lifetime=lambda bound: lifetime_words(bound.family.lifetime, self.say),
             ago=self.ago,
             keyspace_of=lambda bound: type(bound.keyspace).__name__,
             charts=console_charts,
+            texts=console_texts,
             **shown,
         )
 
     def duration(self, ms: int | None) -> str:
-        """A remaining lifetime in words, in its two largest units; in English, like the declared ones."""
+        """A remaining lifetime in words, in its two largest units."""
         if ms is None:
-            return self.say("forever")
-        return " ".join(in_words(ms).split()[:4]) or in_words(1000)
+            return self.say("no deadline")
+        return duration_words(ms, self.say, most=2) or duration_words(1000, self.say)
 
     def ago(self, at: datetime) -> str:
         """How long ago this was, in words."""
         minutes = (self.console.now_ms() - deadline_ms(at)) // 60_000
-        for unit, size in (("days", 2 * 1440), ("hours", 120), ("minutes", 1)):
-            if minutes >= size:
-                return self.say(f"ago_{unit}", count=minutes // {"days": 1440, "hours": 60, "minutes": 1}[unit])
-        return self.say("just_now")
+        if minutes >= 2 * 1440:
+            return self.say("{count} days ago", count=minutes // 1440)
+        if minutes >= 2 * 60:
+            return self.say("{count} h ago", count=minutes // 60)
+        if minutes >= 1:
+            return self.say("{count} min ago", count=minutes)
+        return self.say("just now")
 
-    def problem(self, status: int, sentence: str, *, is_stale: bool = False) -> Response:
-        return self.show("problem", status=status, sentence=sentence, is_stale=is_stale)
+    def problem(self, status: int, sentence: str, *, is_stale: bool = False, detail: str = "") -> Response:
+        """The page of a problem. `detail` is in English: the sentence of an error."""
+        return self.show("problem", status=status, sentence=sentence, is_stale=is_stale, detail=detail)
 
 
 async def _visit(request: Request, console: Annotated[Console, Depends(service_of("console"))]) -> ConsoleVisit:
@@ -256,13 +265,13 @@ def for_role(role: Role, respond: Callable[[ConsoleVisit], Awaitable[Response]])
             return await respond(visit)
         except NotAllowed as refused:
             if refused.status == 401:
-                return await show_entrance(visit, status=401, problem=refused.code)
-            return visit.problem(refused.status, visit.say(refused.code), is_stale=refused.code == "stale")
+                return await show_entrance(visit, status=401, problem=refused.sentence)
+            return visit.problem(refused.status, visit.say(refused.sentence), is_stale=refused.sentence == STALE)
         except (BadKey, BadArgument) as error:
-            return visit.problem(400, str(error))
+            return visit.problem(400, visit.say("This address or form is not valid."), detail=str(error))
         except StoreError as error:
             if not error.code.startswith("store"):
                 raise
-            return visit.problem(503, visit.say("outage"))
+            return visit.problem(503, visit.say("The store does not answer. Try again in a moment."))
 
     return endpoint

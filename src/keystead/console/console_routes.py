@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from keystead.console.console_activity import ACTIVITY_ROUTES
+from keystead.console.console_measures import largest
 from keystead.console.console_requests import (
     ConsoleRoute,
     ConsoleVisit,
@@ -20,7 +21,18 @@ from keystead.console.console_requests import (
     for_role,
     show_entrance,
 )
+from keystead.console.console_texts import (
+    ENTER_FAILED,
+    FORBIDDEN,
+    KEEPS_AUDIT,
+    NO_LIMIT,
+    NO_PAGE,
+    NO_ROLE,
+    NOT_EDITABLE,
+    NOT_RENEWABLE,
+)
 from keystead.console.console_undo import Before
+from keystead.console.form_fields import WrongEntry
 from keystead.console.hash_editor import hash_form
 from keystead.console.key_references import family_path
 from keystead.console.key_visibility import (
@@ -31,18 +43,22 @@ from keystead.console.key_visibility import (
     shown_values,
 )
 from keystead.console.value_editor import EditConflict, NotEditable, can_edit, value_form
-from keystead.errors import BadKey, BadValue, printable
+from keystead.errors import BadArgument, BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.parts.audit import is_audit_log
+from keystead.parts.sessions import Act
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Hash
 from keystead.schema.survey import TTLS
+from keystead.schema.times import moment
 from keystead.server.metered_store import NO_FAMILY
+from keystead.server.reference_page import guarantee_rows
 
 _FILTER: Final = "v."
 _CALLS_SHOWN: Final = 10
+_SLOWEST_SHOWN: Final = 5
 _TYPED_CHARS: Final = 40
 _UNDO: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _VALUE_SHOWN_CHARS: Final = 20_000
@@ -60,7 +76,7 @@ async def enter(visit: Visiting) -> Response:
     await visit.read_form()
     made = await visit.console.access.enter(visit.form.get("secret", "").strip(), visit.address)
     if made is None:
-        return await show_entrance(visit, status=403, problem="enter_failed")
+        return await show_entrance(visit, status=403, problem=ENTER_FAILED)
     return visit.redirect_to("/console", visit.cookie.set(made.token))
 
 
@@ -69,21 +85,21 @@ async def enter_signed_in(visit: Visiting) -> Response:
     await visit.read_form()
     found = await visit.user()
     if found is None:
-        return await show_entrance(visit, status=403, problem="no_role")
+        return await show_entrance(visit, status=403, problem=NO_ROLE)
     user, role = found
     made = await visit.console.access.enter_signed_in(user.subject, role, user.since, visit.address)
     return visit.redirect_to("/console", visit.cookie.set(made.token))
 
 
 async def leave(visit: ConsoleVisit) -> Response:
-    await visit.console.access.leave(visit.token or "", visit.address)
+    await visit.console.access.leave(visit.token or "", Act(*visit.actor))
     return visit.redirect_to("/console/enter", visit.cookie.clear())
 
 
 async def no_page(visit: ConsoleVisit) -> Response:
     if not visit.request.path_params["rest"]:
         return visit.redirect_to("/console")
-    raise NotAllowed(404, "no_page")
+    raise NotAllowed(404, NO_PAGE)
 
 
 async def overview_page(visit: ConsoleVisit) -> Response:
@@ -99,12 +115,17 @@ async def measure(visit: ConsoleVisit) -> Response:
 async def _show_overview(visit: ConsoleVisit) -> Response:
     metrics = visit.request.app.state.metrics
     calls = [] if metrics is None else [one for one in metrics.store_calls() if one.family != NO_FAMILY]
+    overview = await visit.console.overview()
     return visit.show(
         "overview",
-        overview=await visit.console.overview(),
+        overview=overview,
         calls=calls[:_CALLS_SHOWN],
+        slowest=sorted(calls, key=lambda one: -one.total_s / one.calls)[:_SLOWEST_SHOWN],
+        layers=largest(overview.sizes),
         here="overview",
         left_steps=TTLS,
+        guarantees=guarantee_rows,
+        moment=moment,
     )
 
 
@@ -124,12 +145,12 @@ async def family_page(visit: ConsoleVisit) -> Response:
     # A credential would be in the address of the page, so it cannot be searched for.
     names = [name for name in family.pattern.names if name not in secret_placeholders(family)]
     filters = {name: text for name in names if (text := query.get(_FILTER + name, "").strip())}
-    problem, rows, cursor, is_cut, examined = "", [], "", False, 0
+    problem, detail, rows, cursor, is_cut, examined = "", "", [], "", False, 0
     if bound.store.guarantees.scans or set(filters) == set(family.pattern.names):
         try:
             found = await visit.console.page(bound, filters, query.get("cursor", ""))
         except BadKey as error:
-            problem = str(error)
+            problem, detail = visit.say("These are not values of its placeholders."), str(error)
         else:
             left = await visit.console.lifetimes(bound, found.keys)
             rows = [
@@ -138,7 +159,7 @@ async def family_page(visit: ConsoleVisit) -> Response:
             ]
             cursor, is_cut, examined = found.cursor, found.is_cut, found.examined
     else:
-        problem = visit.say("no_scans")
+        problem = visit.say("This store cannot list its keys. Fill in all values to open one.")
     kept = {_FILTER + name: text for name, text in filters.items()}
     return visit.show(
         "family",
@@ -147,6 +168,7 @@ async def family_page(visit: ConsoleVisit) -> Response:
         names=names,
         filters=filters,
         problem=problem,
+        detail=detail,
         is_cut=is_cut,
         examined=examined,
         is_first=not query.get("cursor"),
@@ -163,7 +185,7 @@ async def key_page(visit: ConsoleVisit) -> Response:
     shows_bytes = visit.console.shows_bytes(bound) and not is_partly_hidden([shown.value, *shown.entries])
     if "raw" in visit.request.query_params:
         if not visit.may("operator"):
-            raise NotAllowed(403, "forbidden")
+            raise NotAllowed(403, FORBIDDEN)
         if shows_bytes:
             raw = [printable_bytes(one) for one in await read_raw(bound, key)]
     groups: dict[str, list[Any]] = {}
@@ -214,15 +236,15 @@ async def delete(visit: ConsoleVisit) -> Response:
     """The plan; and with the name typed, the deletion."""
     bound, key = visit.key()
     if is_audit_log(bound):
-        raise NotAllowed(403, "keeps_audit")
+        raise NotAllowed(403, KEEPS_AUDIT)
     name = confirmed_name(bound, key)
     if visit.confirms(name):
         done = await visit.console.delete(bound, key, visit.actor)
-        text = visit.say("deleted" if done else "gone")
+        text = visit.say("The key was deleted.") if done else visit.say("There is no such key.")
         return visit.show("done", status=200 if done else 404, bound=bound, text=text)
     plan = await visit.console.plan_delete(bound, key)
     if not plan.steps:
-        return visit.problem(404, visit.say("gone"))
+        return visit.problem(404, visit.say("There is no such key."))
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     notes = [note.replace(key, shown_key(bound, key)) for note in plan.notes]
     cancel = visit.references.url(bound, key)
@@ -233,11 +255,13 @@ async def reset_limit(visit: ConsoleVisit) -> Response:
     """Forget what a client has used of a rate limit, with the name typed."""
     bound, key = visit.key()
     if not visit.console.operations.is_limit(bound):
-        raise NotAllowed(400, "no_limit")
+        raise NotAllowed(400, NO_LIMIT)
     name = confirmed_name(bound, key)
     if visit.confirms(name):
         done = await visit.console.reset_limit(bound, key, visit.actor)
-        return visit.show("done", bound=bound, text=visit.say("limit_reset" if done else "gone"))
+        return visit.show(
+            "done", bound=bound, text=visit.say("The limit was reset.") if done else visit.say("There is no such key.")
+        )
     return visit.show_confirmation("reset", name, bound=bound, key=key, cancel=visit.references.url(bound, key))
 
 
@@ -256,7 +280,7 @@ async def renew(visit: ConsoleVisit) -> Response:
     bound, key = _renewable(visit)
     before = await visit.console.renew(bound, key, visit.actor)
     if before is None:
-        return visit.show("done", status=404, bound=bound, text=visit.say("gone"))
+        return visit.show("done", status=404, bound=bound, text=visit.say("There is no such key."))
     return await _show_undo(visit, bound, key, before)
 
 
@@ -273,7 +297,7 @@ async def undo(visit: ConsoleVisit) -> Response:
     before = await visit.console.undos.take(visit.references, given) if _UNDO.fullmatch(given) else None
     bound = None if before is None else visit.console.family(before.keyspace, before.family)
     if before is None or bound is None:
-        return visit.problem(409, visit.say("not_undone"))
+        return visit.problem(409, visit.say("It could not be undone: the key was changed since, or it is too late."))
     done = await visit.console.undo(before, visit.actor)
     return visit.redirect_to(f"{visit.references.url(bound, before.key)}&undone={'yes' if done else 'no'}")
 
@@ -281,7 +305,7 @@ async def undo(visit: ConsoleVisit) -> Response:
 def _renewable(visit: ConsoleVisit) -> tuple[Any, str]:
     bound, key = visit.key()
     if not visit.console.can_renew(bound):
-        raise NotAllowed(400, "not_renewable")
+        raise NotAllowed(400, NOT_RENEWABLE)
     return bound, key
 
 
@@ -293,30 +317,49 @@ async def edit_page(visit: ConsoleVisit) -> Response:
 async def edit(visit: ConsoleVisit) -> Response:
     bound, key = visit.key()
     if not can_edit(bound):
-        raise NotAllowed(400, "not_editable")
+        raise NotAllowed(400, NOT_EDITABLE)
     try:
         before = await visit.console.edit(bound, key, visit.form, visit.actor)
     except EditConflict:
-        return await _show_form(visit, bound, key, visit.say("conflict"), 409)
+        return await _show_form(
+            visit,
+            bound,
+            key,
+            visit.say(
+                "Somebody else changed this value meanwhile. Nothing was saved. The form shows the value as it is now."
+            ),
+            409,
+        )
     except NotEditable as error:
-        return visit.problem(409, str(error))
+        return _not_editable(visit, error)
+    except WrongEntry as error:
+        return await _show_form(visit, bound, key, visit.say(error.text, **error.values), 422)
     except BadValue as error:
-        return await _show_form(visit, bound, key, str(error), 422)
+        problem = visit.say("This does not fit its declared type. Nothing was saved.")
+        return await _show_form(visit, bound, key, problem, 422, detail=str(error))
     return await _show_undo(visit, bound, key, before)
 
 
-async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200) -> Response:
+def _not_editable(visit: ConsoleVisit, error: NotEditable) -> Response:
+    return visit.problem(409, visit.say(error.text, **error.values), detail=error.detail)
+
+
+async def _show_form(
+    visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200, *, detail: str = ""
+) -> Response:
     """The form with the stored value; what was entered is kept beside an error, but not after a conflict."""
     if not can_edit(bound):
-        raise NotAllowed(400, "not_editable")
+        raise NotAllowed(400, NOT_EDITABLE)
     try:
         form = await (hash_form if isinstance(bound.family, Hash) else value_form)(bound, key)
     except NotEditable as error:
-        return visit.problem(409, str(error))
+        return _not_editable(visit, error)
     if form is None:
-        return visit.problem(409 if problem else 404, problem or visit.say("gone"))
+        return visit.problem(409 if problem else 404, problem or visit.say("There is no such key."))
     entered = visit.form if status == 422 else {}
-    return visit.show("edit", status=status, bound=bound, key=key, form=form, problem=problem, entered=entered)
+    return visit.show(
+        "edit", status=status, bound=bound, key=key, form=form, problem=problem, detail=detail, entered=entered
+    )
 
 
 async def erase_page(visit: ConsoleVisit) -> Response:
@@ -330,10 +373,16 @@ async def erase(visit: ConsoleVisit) -> Response:
     subject = visit.form.get("subject", "").strip()
     if subject and visit.confirms(subject):
         if not await visit.console.start_erasure(subject, visit.actor, visit.is_still_in):
-            return visit.problem(409, visit.say("busy"))
+            return visit.problem(409, visit.say("This is already running. Wait until it ends."))
         return visit.redirect_to("/console/task/erase")
     visit.request.state.time_limit.reschedule(None)  # it searches all keys
-    plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
+    try:
+        plan, rows_by_table, subjects = await visit.console.plan_erase(subject)
+    except BadArgument:
+        kinds = visit.console.subject_kinds
+        wanted = ", ".join(f"{one}:42" for one in kinds)
+        problem = visit.say("Write whose data it is as one of {wanted}.", wanted=wanted)
+        return visit.show("erase", status=422, here="erase", kinds=kinds, plan=None, subject=subject, problem=problem)
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     return visit.show(
         "erase",
@@ -345,7 +394,7 @@ async def erase(visit: ConsoleVisit) -> Response:
         subjects=subjects,
         subject=subject,
         has_tables=visit.site.tables is not None,
-        problem=visit.say("not_the_same") if visit.has_typed else "",
+        problem=visit.say("The two texts differ.") if visit.has_typed else "",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from keystead.catalogue import message
 from keystead.console.console_access import ConsoleAccess
 from keystead.console.console_findings import ConsoleFindings
 from keystead.console.console_keys import ConsoleKeys, Examination, Removal, Role
@@ -17,6 +18,7 @@ from keystead.console.console_tasks import ConsoleTasks, IsStillIn
 from keystead.console.console_undo import Before, ConsoleUndos, put_back
 from keystead.console.hash_editor import save_hash
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
+from keystead.console.shape_keys import shape_matcher
 from keystead.console.value_editor import save_value
 from keystead.errors import KeysteadError
 from keystead.kits.kit import Site
@@ -40,6 +42,7 @@ from keystead.stores import Store
 Report = Callable[[Progress], None]
 
 HEALTH_S: Final = 3.0
+_NO_ANSWER: Final = message("no answer within 3 seconds")
 PAGE_S: Final = 0.2  # for one page of keys: a sparse family takes several pages, and none of them is waited for long
 _MEASURE: Final = "7 * * * *"
 _UNKNOWN_KEYS: Final = "UnknownKeys"
@@ -130,8 +133,12 @@ class Console:
         """What the schedule does for the console."""
         if not self._examine:
             return []
-        measure = Job("console.measure", _MEASURE, self._measure, doc="Measures the sizes of families, for trends.")
-        examine = Job("console.examine", self._examine, self._examine_all, doc="Searches for defects. Repairs nothing.")
+        measure = Job(
+            "console.measure", _MEASURE, self._measure, doc=message("Measures the sizes of families, for trends.")
+        )
+        examine = Job(
+            "console.examine", self._examine, self._examine_all, doc=message("Searches for defects. Repairs nothing.")
+        )
         return [measure, examine]
 
     async def _measure(self, run: Run) -> dict[str, int | str]:
@@ -193,14 +200,18 @@ class Console:
         ]
 
     async def page(self, bound: Bound[Any], filters: Mapping[str, str], cursor: str) -> KeyPage:
-        """One page of a family. Raises BadKey for a filter that is not a value of its placeholder."""
+        """One page of a family. Raises BadKey for a filter that is not a value of its placeholder.
+
+        A key that the filters name in full, or the one key of a family without placeholders, is not searched for: a
+        search ends before it has seen all keys of a large store.
+        """
         pattern = bound.family.pattern
         values = {name: value_of(pattern, name, text) for name, text in filters.items()}
-        if values and set(values) == set(pattern.names):
+        if set(values) == set(pattern.names):
             key = bound(**values)
-            there = await key.exists()
-            return KeyPage([key.key] if there else [], "", 1)
-        found = await scan_page(bound, values, cursor, limit_s=PAGE_S)
+            found = KeyPage([key.key] if await key.exists() else [], "", 1)
+        else:
+            found = await scan_page(bound, values, cursor, limit_s=PAGE_S)
         return found._replace(keys=[key for key in found.keys if not self.is_own(key)])
 
     async def lifetimes(self, bound: Bound[Any], keys: Sequence[str]) -> list[int | None]:
@@ -294,23 +305,31 @@ class Console:
         await self.note("console-repaired", actor, what)
         return await self.tasks.start("repair", what, actor.who, is_still_in, work)
 
-    async def start_draft(self, actor: Actor, is_still_in: IsStillIn) -> bool:
-        """Draft families for the keys of no family, in the background. False: a draft is being made."""
-        await self.note("console-drafted", actor, "unknown keys")
-        return await self.tasks.start("draft", "", actor.who, is_still_in, self._draft)
+    async def start_draft(self, shape: str, actor: Actor, is_still_in: IsStillIn) -> bool:
+        """Draft families for the keys of no family, or for those of one shape, in the background.
 
-    async def _draft(self, report: Report) -> dict[str, Any]:
+        False: a draft is being made.
+        """
+
+        async def work(report: Report) -> dict[str, Any]:
+            return await self._draft(shape, report)
+
+        await self.note("console-drafted", actor, shape or "unknown keys")
+        return await self.tasks.start("draft", shape, actor.who, is_still_in, work)
+
+    async def _draft(self, shape: str, report: Report) -> dict[str, Any]:
+        has_shape = shape_matcher(shape) if shape else lambda raw: True
         known = KnownKeys(self.known)
         texts = []
         for number, place in enumerate(with_quarantine(self._places)):
 
-            def is_known(raw: bytes, place: Belonging = place) -> bool:
-                return place.of(raw) is not None or known.keyspace_of(raw) is not None
+            def is_skipped(raw: bytes, place: Belonging = place) -> bool:
+                return not has_shape(raw) or place.of(raw) is not None or known.keyspace_of(raw) is not None
 
             found = await infer(
                 place.store,
                 name=_UNKNOWN_KEYS if not number else f"{_UNKNOWN_KEYS}{number + 1}",
-                skip=is_known,
+                skip=is_skipped,
                 on_progress=lambda now: report(Progress(now.examined, None, 0, 0)),
             )
             if found.draft.families:
@@ -387,7 +406,7 @@ async def _problem_of(store: Store) -> str | None:
     except KeysteadError as error:
         return str(error)
     except TimeoutError:
-        return f"no answer within {HEALTH_S:g} seconds"
+        return _NO_ANSWER
     return None
 
 

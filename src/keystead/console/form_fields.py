@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from keystead.catalogue import message
 from keystead.errors import BadValue
 
 FIELD: Final = "field."
@@ -14,6 +15,14 @@ NONE: Final = "none."
 _DEEPEST: Final = 6
 
 Input = Literal["text", "number", "flag", "choice", "json"]
+
+
+class WrongEntry(BadValue):
+    """What was entered cannot be a value of its field. `text` is a message of the console, filled in with `values`."""
+
+    def __init__(self, text: str, **values: object) -> None:
+        super().__init__(text.format(**values))
+        self.text, self.values = text, values
 
 
 class _Absent:
@@ -149,7 +158,7 @@ def _choices(schema: Mapping[str, Any], is_optional: bool) -> tuple[tuple[str, A
 
 
 def entered(field: FormField, given: Mapping[str, str], before: Any) -> Any:
-    """What was entered in a field; ABSENT: nothing. Raises BadValue. `before`: the value that the form had shown."""
+    """What was entered in a field; ABSENT: nothing. Raises WrongEntry. `before`: the value that the form had shown."""
     found = _entered(field, given[FIELD + field.name], NONE + field.name in given, before)
     return before if found in (None, ABSENT) and before in (None, ABSENT) else found
 
@@ -169,8 +178,9 @@ def _entered(field: FormField, text: str, is_none: bool, before: Any) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        wanted = "a number, such as 42" if field.input == "number" else 'JSON, such as 42, true, null, "text" or [1, 2]'
-        raise BadValue(f"{field.label}: write it as {wanted}") from None
+        number = message("{field}: write it as a number, such as 42")
+        data = message('{field}: write it as JSON, such as 42, true, null, "text" or [1, 2]')
+        raise WrongEntry(number if field.input == "number" else data, field=field.label) from None
 
 
 def same_line_ends(text: str, before: Any) -> str:

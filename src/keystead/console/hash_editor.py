@@ -6,10 +6,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from keystead.catalogue import message
 from keystead.console.form_fields import (
     ABSENT,
     FIELD,
     FormField,
+    WrongEntry,
     as_json,
     entered,
     field_of,
@@ -19,6 +21,7 @@ from keystead.console.form_fields import (
 from keystead.console.key_visibility import hides_members, is_kept, shown_value
 from keystead.console.value_editor import (
     LARGEST_BYTES,
+    TOO_LARGE,
     EditConflict,
     NotEditable,
     ValueForm,
@@ -131,7 +134,7 @@ def _new_field(bound: Bound[Any], key: str, raw: Fields, given: Mapping[str, str
     if added is None or not name or FIELD + _NEW not in given:
         return {}
     if name.encode() in raw:
-        raise BadValue(f"{name}: there is a field of this name already")
+        raise WrongEntry(message("{field}: there is a field of this name already"), field=name)
     value = entered(added, given, None)
     return {name.encode(): _data_of(bound, name, "" if value in (None, ABSENT) else value)}
 
@@ -249,8 +252,8 @@ def _as_text(fields: Mapping[bytes, bytes | None]) -> str:
 async def _see(bound: Bound[Any], key: str) -> Fields:
     record: HashKey[Any, Any, Any] = bound.key(key)
     if await record.count() > _MOST_FIELDS:
-        raise NotEditable(f"the hash has more than {_MOST_FIELDS} fields")
+        raise NotEditable(message("The hash has more than {count} fields."), count=_MOST_FIELDS)
     raw = await record.see()
     if sum(len(name) + len(data) for name, data in raw.items()) > LARGEST_BYTES:
-        raise NotEditable(f"the value is larger than {LARGEST_BYTES:,} bytes")
+        raise NotEditable(TOO_LARGE, count=f"{LARGEST_BYTES:,}")
     return raw

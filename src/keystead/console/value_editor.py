@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from keystead.catalogue import message
 from keystead.console.form_fields import ABSENT, FIELD, FormField, as_text, entered, field_of, form_fields, resolve
 from keystead.console.key_visibility import hides_keys, is_kept, is_partly_hidden, shown_value
 from keystead.errors import BadValue, Unreadable, printable
@@ -16,6 +17,7 @@ from keystead.schema.kinds import Hash, Seen, Value, ValueKey
 from keystead.schema.shape import shapes
 
 LARGEST_BYTES: Final = 200_000  # what a form and a request can hold
+TOO_LARGE: Final = message("The value is larger than {count} bytes.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,11 @@ class EditConflict(Exception):
 
 
 class NotEditable(Exception):
-    """This value cannot be edited here; the message says why."""
+    """This value cannot be edited here. `text` is a message of the console, filled in with `values`."""
+
+    def __init__(self, text: str, detail: str = "", **values: object) -> None:
+        super().__init__(text.format(**values))
+        self.text, self.detail, self.values = text, detail, values
 
 
 def can_edit(bound: Bound[Any]) -> bool:
@@ -162,11 +168,11 @@ def put_at(record: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _whole_text(seen: Seen[Any], shown: Any) -> str:
     """A value without fields, as text. Raises NotEditable."""
     if is_partly_hidden(shown):
-        raise NotEditable("the value is a credential, or has one in it")
+        raise NotEditable(message("The value is a credential, or has one in it."))
     try:
         return seen.stored.decode()
     except UnicodeDecodeError:
-        raise NotEditable("the value is not text") from None
+        raise NotEditable(message("The value is not text.")) from None
 
 
 async def _see(bound: Bound[Any], key: str) -> Seen[Any] | None:
@@ -174,9 +180,10 @@ async def _see(bound: Bound[Any], key: str) -> Seen[Any] | None:
     try:
         found: Seen[Any] | None = await record.see()
     except Unreadable as error:
-        raise NotEditable(str(error).removeprefix(f"{printable(key)}: ")) from None
+        detail = str(error).removeprefix(f"{printable(key)}: ")
+        raise NotEditable(message("The value does not fit its declared type."), detail) from None
     if found is not None and len(found.stored) > LARGEST_BYTES:
-        raise NotEditable(f"the value is larger than {LARGEST_BYTES:,} bytes")
+        raise NotEditable(TOO_LARGE, count=f"{LARGEST_BYTES:,}")
     return found
 
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from keystead.catalogue import LANGUAGES, Language, Messages, Speaker
+from keystead.catalogue import LANGUAGES, Language, Speaker
 from keystead.http.accept import preferred_language
 from keystead.http.cookies import Cookie
 
-__all__ = ["CHOICE_SECONDS", "Messages", "Speaker", "choose_language", "language_cookie", "language_of"]
+__all__ = ["CHOICE_SECONDS", "Speaker", "choose_language", "language_cookie", "language_of"]
 
 # The choices of the switches on every page. Not secret, but the cookie attributes are right for them, too.
 CHOICE_SECONDS: Final = 365 * 86_400

@@ -20,7 +20,7 @@ from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response, with_cookies
 from keystead.kits.camel_model import CamelModel
 from keystead.kits.kit import Site
-from keystead.kits.language import Messages, Speaker, choose_language
+from keystead.kits.language import Speaker, choose_language
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _FORM_MAX_BYTES: Final = 10_000
@@ -36,10 +36,9 @@ class CsrfAnswer(Ok):
 
 
 class Visit:
-    """One request. `catalogue` has the translations of the kit's pages; `messages` as in `Speaker`."""
+    """One request. `catalogue` has the translations of the kit's pages."""
 
     catalogue: ClassVar[Catalogue | None] = None
-    messages: ClassVar[Messages] = {}
 
     def __init__(self, request: Request, site: Site) -> None:
         self.request = request
@@ -54,7 +53,7 @@ class Visit:
         """Texts in the language of the request."""
         catalogues = () if self.catalogue is None else (self.catalogue,)
         language = choose_language(self.request, self.site.secure, self.site.language)
-        return Speaker(language, *catalogues, messages=self.messages)
+        return Speaker(language, *catalogues)
 
     def read(self, cookie: Cookie) -> str | None:
         return cookie.find(self.request.headers)

@@ -37,7 +37,7 @@ async def _reference_page(request: Request) -> HTMLResponse:
         "reference.html",
         request.scope,
         store=default.url if default else "",
-        guarantees=_guarantees(default, say) if default else [],
+        guarantees=guarantee_rows(default, say) if default else [],
         commands=[(say(subject), specs) for subject, specs in _commands_by_subject()],
         command_count=len(TABLE),
         tag=Markup('<span class="tag">{}</span>').format(say("writes")),
@@ -45,7 +45,8 @@ async def _reference_page(request: Request) -> HTMLResponse:
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
-def _guarantees(store: Store, say: Speaker) -> list[GuaranteeRow]:
+def guarantee_rows(store: Store, say: Speaker) -> list[GuaranteeRow]:
+    """What a store guarantees, in the language of a page, whose `say` has the texts of this folder."""
     promises = store.guarantees
     return [_row(field, getattr(promises, field.name), say) for field in dataclasses.fields(promises)]
 

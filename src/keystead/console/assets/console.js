@@ -47,6 +47,7 @@ function moveRow(step) {
 const SHORTCUTS = {
   "/": () => byId("q")?.focus(),
   "?": () => byId("help")?.showModal(),
+  f: () => document.querySelector("#main .filters :is(input:not([type=hidden]), select)")?.focus(),
   t: switchTheme,
   j: () => moveRow(1),
   k: () => moveRow(-1),
