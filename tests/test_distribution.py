@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from shutil import copyfile, which
@@ -18,7 +19,7 @@ import pytest
 
 import keystead
 from tests.built_guide import build_guide
-from tests.serving import Keystead, free_port, installed_keystead_serving, redis_serving, wait_until
+from tests.serving import Keystead, free_port, installed_keystead_serving, program, wait_until
 from tests.test_project import committed_files
 
 ROOT = Path(__file__).parents[1]
@@ -251,39 +252,79 @@ def test_make_serve_serves_from_a_clean_clone(downloaded: dict[str, str], tmp_pa
         process.wait()
 
 
-@pytest.fixture
-def redis_port(tmp_path: Path) -> Iterator[int]:
-    with redis_serving(tmp_path, "party") as (_, port):
-        yield port
+TUTORIAL_BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TUTORIALS = {"en": "tutorial.md", "ja": "ja/tutorial.md", "ko": "ko/tutorial.md"}
 
 
+@dataclass
+class Reader:
+    """Somebody who follows the tutorial, beside a checkout. Each block is run by its own shell."""
+
+    folder: Path
+    environment: dict[str, str]
+    redis_port: int
+    said: str = ""
+
+    @property
+    def party(self) -> Path:
+        return self.folder / "party"
+
+    def run(self, block: str) -> None:
+        """With other ports; what it starts has ended before the next block."""
+        script = block.replace("6379", str(self.redis_port))
+        if "8000" in script:
+            script = script.replace("8000", str(free_port())) + "wait\n"
+        folder = self.party if self.party.exists() else self.folder
+        done = subprocess.run(
+            ["bash", "-e"], input=script, cwd=folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.said = done.stdout
+
+    def expect(self, block: str) -> None:
+        missing = [line for line in block.splitlines() if line not in self.said.splitlines()]
+        assert missing == [], self.said
+
+    def deploy(self, unit: str) -> None:
+        """As systemd does: checked by it, and its command run with its environment in its folder."""
+        at_port = unit.replace("6379", str(self.redis_port)).replace("8000", str(free_port()))
+        local = at_port.replace("/srv/party", str(self.party))
+        (self.folder / "party.service").write_text(local)
+        run(program("systemd-analyze"), "verify", self.folder / "party.service", folder=self.folder)
+        variables = dict(one.split("=", 1) for one in re.findall(r"^Environment=(.*)$", local, re.MULTILINE))
+        [command] = re.findall(r"^ExecStart=(.*)$", local, re.MULTILINE)
+        [port] = re.findall(r"--port (\d+)", command)
+        curl = f"curl --silent --retry 30 --retry-connrefused http://127.0.0.1:{port}/healthz"
+        redis = f"redis-server --port {self.redis_port} --save '' --daemonize yes"
+        stop = f"kill $!; wait; redis-cli -p {self.redis_port} shutdown"
+        self.environment |= variables
+        self.run(f"{redis}; trap '{stop}' EXIT; python invite.py m5q8; {command} & {curl}")
+        assert '{"exists":true}' in self.said
+
+
+@pytest.mark.parametrize("language", TUTORIALS)
 def test_every_step_of_the_tutorial_runs_as_printed(
-    downloaded: dict[str, str], tmp_path: Path, redis_port: int
+    downloaded: dict[str, str], tmp_path: Path, language: str
 ) -> None:
-    """With other ports. Each block is run by its own shell, so the virtual environment is on the PATH of all."""
     clean_copy(tmp_path / "keystead")
-    party = tmp_path / "party"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(this_python())
-    path = f"{party}/.venv/bin{os.pathsep}{tmp_path}/bin{os.pathsep}/usr/bin{os.pathsep}/bin"
-    environment = {**clean_environment(tmp_path / "home"), **downloaded, "PATH": path}
-    ran = ""
-    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
-    for language, name, block in re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```$", tutorial, re.MULTILINE | re.DOTALL):
-        if language == "python":
-            (party / name).write_text(block)
-        elif language == "text":
-            missing = [line for line in block.splitlines() if line not in ran.splitlines()]
-            assert missing == [], ran
-        else:
-            script = block.replace("127.0.0.1:6379", f":party@127.0.0.1:{redis_port}")
-            if "granian" in script:
-                port = str(free_port())
-                script = script.replace("--port 8000", f"--port {port}").replace(":8000/", f":{port}/") + "wait\n"
-            folder = party if party.exists() else tmp_path
-            done = subprocess.run(
-                ["bash", "-e"], input=script, cwd=folder, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            ran = done.stdout
-    assert (party / "documents" / "party-keys.md").is_file()
+    path = [tmp_path / "party" / ".venv" / "bin", tmp_path / "bin", "/usr/bin", "/bin"]
+    environment = {
+        **clean_environment(tmp_path / "home"),
+        **downloaded,
+        "PATH": os.pathsep.join(map(str, path)),
+        "KEYSTEAD_LANGUAGE": language,
+    }
+    reader = Reader(tmp_path, environment, free_port())
+    for kind, name, block in TUTORIAL_BLOCK.findall((ROOT / "docs" / TUTORIALS[language]).read_text()):
+        match kind:
+            case "python":
+                (reader.party / name).write_text(block)
+            case "text":
+                reader.expect(block)
+            case "ini":
+                reader.deploy(block)
+            case _:
+                reader.run(block)
+    assert (reader.party / "documents" / "party-keys.md").is_file()
