@@ -31,7 +31,22 @@ MOST_WORDS_OF_A_SENTENCE = 30
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-LANGUAGES = {"python", "py", "sh", "bash", "console", "toml", "json", "yaml", "text", "js", "ts", "html", "mermaid", "ini"}
+LANGUAGES = {
+    "python",
+    "py",
+    "sh",
+    "bash",
+    "console",
+    "toml",
+    "json",
+    "yaml",
+    "text",
+    "js",
+    "ts",
+    "html",
+    "mermaid",
+    "ini",
+}
 
 
 def prose(page: Path) -> str:
@@ -104,7 +119,9 @@ def test_a_translated_page_has_the_code_and_the_links_of_the_original() -> None:
     wrong = []
     for page in TRANSLATED:
         original = DOCS / page.name
-        code = [[found[0] for found in BLOCK.finditer(one.read_text()) if found[2] != "text"] for one in (page, original)]
+        code = [
+            [found[0] for found in BLOCK.finditer(one.read_text()) if found[2] != "text"] for one in (page, original)
+        ]
         targets = [[(one.parent / link).resolve() for link in links(one)[2:]] for one in (page, original)]
         headings = [len(re.findall(r"^#+ ", prose(one), re.MULTILINE)) for one in (page, original)]
         wrong += [str(page)] if any(one != other for one, other in (code, targets, headings)) else []
