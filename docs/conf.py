@@ -24,7 +24,7 @@ myst_heading_anchors = 4  # headings are link targets, as in a repository browse
 # Links to files outside this folder, which a repository browser shows. `tests/test_project.py` checks all links.
 suppress_warnings = ["myst.header"]
 
-_HEADING_OR_LINK = re.compile(r"^## (?P<heading>.+)$|^- \[(?P<title>[^\]]+)\]\((?P<page>[^)]+)\.md\)", re.MULTILINE)
+_HEADING_OR_LINK = re.compile(r"^## (?P<heading>.+)$|\[(?P<title>[^\]]+)\]\((?P<page>[^)#]+)\.md\)", re.MULTILINE)
 
 
 def _navigation(index: str) -> Iterator[str]:
@@ -32,9 +32,11 @@ def _navigation(index: str) -> Iterator[str]:
     for found in _HEADING_OR_LINK.finditer(index):
         if found["heading"]:
             pages = sections.setdefault(found["heading"], [])
-        else:
+        elif not found["page"].startswith("../"):
             pages.append(f"{found['title']} <{found['page']}>")
     for heading, pages in sections.items():
+        if not pages:
+            continue
         yield "\n".join(["", "```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```", ""])
 
 
