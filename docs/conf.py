@@ -20,6 +20,7 @@ html_theme = "furo"
 html_title = f"Keystead {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_search_scorer = str(_DOCS / "search_ranking.js")
 myst_heading_anchors = 4  # headings are link targets, as in a repository browser
 # Links to files outside this folder, which a repository browser shows. `tests/test_project.py` checks all links.
 suppress_warnings = ["myst.header"]

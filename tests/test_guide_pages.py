@@ -244,7 +244,9 @@ def test_a_sentence_has_at_most_thirty_words() -> None:
     read = [*FRONT, *BY_HAND, *TRANSLATED, *sorted(ROOT.glob("examples/*/README.md"))]
     found = [(page, " ".join(one.split())) for page in read for one in sentences(page)]
     long = [(str(page.relative_to(ROOT)), one) for page, one in found if len(one.split()) > MOST_WORDS_OF_A_SENTENCE]
-    long += [(page.name, part) for page, one in found for part in one.split("。") if len(KANA.findall(part)) > MOST_KANA]
+    long += [
+        (page.name, part) for page, one in found for part in one.split("。") if len(KANA.findall(part)) > MOST_KANA
+    ]
     assert long == []
 
 
