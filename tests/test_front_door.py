@@ -7,6 +7,7 @@ ROOT = Path(__file__).parents[1]
 READMES = [ROOT / name for name in ("README.md", "README.ja.md", "README.ko.md")]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+TO = "\N{EN DASH}"
 _FIGURE = re.compile(r"\d+\.\d+")
 
 
@@ -82,7 +83,7 @@ def measured_rows() -> list[tuple[str, str, list[tuple[float, float]]]]:
             what = f"{subject}, {what}"
         else:
             subject = what.partition(":")[0]
-        if re.fullmatch(r"[\d.,–]+ µs.*", against):  # the table of procedures: ours, by hand, times as fast
+        if re.fullmatch(rf"[\d.,{TO}]+ µs.*", against):  # the table of procedures: ours, by hand, times as fast
             ours, theirs = figures_of(against)[0], figures_of(result)[0]
             found.append((what, "", [(theirs[0] / ours[1], theirs[1] / ours[0])]))
             continue
@@ -94,7 +95,7 @@ def measured_rows() -> list[tuple[str, str, list[tuple[float, float]]]]:
 
 
 def figures_of(text: str) -> list[tuple[float, float]]:
-    return [(float(least), float(most or least)) for least, most in re.findall(r"(\d[\d.]*)(?:–(\d[\d.]*))?", text)]
+    return [(float(least), float(most or least)) for least, most in re.findall(rf"(\d[\d.]*)(?:{TO}(\d[\d.]*))?", text)]
 
 
 def figure(what: str, against: str, number: int) -> tuple[float, float]:
@@ -114,7 +115,7 @@ def test_every_figure_of_the_readme_is_that_of_its_row_of_the_benchmarks() -> No
     for name, _, shown in rows:
         figures = [
             figures_of(text)[0]
-            for text in re.findall(r": ([\d.–]+)", shown.replace("read ", ": ").replace("write ", ": "))
+            for text in re.findall(rf": ([\d.{TO}]+)", shown.replace("read ", ": ").replace("write ", ": "))
         ]
         assert len(figures) == len(COMPARED[name]), name
         for own, source in zip(figures, COMPARED[name], strict=True):
