@@ -11,6 +11,7 @@ DEV := .venv
 GUIDE := src/keystead/guide
 SETUP := scripts/venv.sh pyproject.toml
 STORE ?=
+REPOSITORY ?=
 PORT ?=
 ARGS ?=
 # Tests wait for servers, pages and time limits for more than half of their time: five workers keep two cores busy.
@@ -55,9 +56,9 @@ docs: $(GUIDED)/.ready ## Build the guide, which `make serve` then shows at /gui
 	@$(GUIDED)/bin/sphinx-build --quiet --fail-on-warning --builder html --doctree-dir .sphinx docs $(GUIDE)
 	@echo "The guide is in $(GUIDE): open $(GUIDE)/index.html, or run 'make serve' and open /guide."
 
-dist: docs $(DEV)/.ready ## Build the wheel and the source distribution in dist/
+dist: docs $(DEV)/.ready ## Build the wheel and the source distribution in dist/ (REPOSITORY=url adds the project's URLs)
 	@rm -rf dist
-	@$(DEV)/bin/python -m hatchling build -d dist
+	@KEYSTEAD_REPOSITORY='$(REPOSITORY)' $(DEV)/bin/python -m hatchling build -d dist
 
 lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')
 	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }

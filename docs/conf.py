@@ -20,11 +20,12 @@ html_theme = "furo"
 html_title = f"Keystead {release}"
 html_copy_source = False
 html_show_sphinx = False
+html_search_scorer = str(_DOCS / "search_ranking.js")
 myst_heading_anchors = 4  # headings are link targets, as in a repository browser
 # Links to files outside this folder, which a repository browser shows. `tests/test_project.py` checks all links.
 suppress_warnings = ["myst.header"]
 
-_HEADING_OR_LINK = re.compile(r"^## (?P<heading>.+)$|^- \[(?P<title>[^\]]+)\]\((?P<page>[^)]+)\.md\)", re.MULTILINE)
+_HEADING_OR_LINK = re.compile(r"^## (?P<heading>.+)$|\[(?P<title>[^\]]+)\]\((?P<page>[^)#]+)\.md\)", re.MULTILINE)
 
 
 def _navigation(index: str) -> Iterator[str]:
@@ -32,9 +33,11 @@ def _navigation(index: str) -> Iterator[str]:
     for found in _HEADING_OR_LINK.finditer(index):
         if found["heading"]:
             pages = sections.setdefault(found["heading"], [])
-        else:
+        elif not found["page"].startswith("../"):
             pages.append(f"{found['title']} <{found['page']}>")
     for heading, pages in sections.items():
+        if not pages:
+            continue
         yield "\n".join(["", "```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```", ""])
 
 

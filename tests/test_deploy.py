@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import ssl
 import subprocess
 import sys
@@ -16,7 +17,16 @@ import pytest
 import yaml
 
 from keystead.server.metrics import METRICS
-from tests.serving import Keystead, free_port, keystead_serving, listens, program, wait_until
+from tests.serving import (
+    Keystead,
+    answering,
+    environment,
+    free_port,
+    keystead_serving,
+    listens,
+    program,
+    wait_until,
+)
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -64,6 +74,15 @@ def test_the_image_has_the_pinned_packages() -> None:
     assert all("--no-deps" in one for one in installs)
     assert "--require-hashes -r requirements/run.txt" in installs[0]
     assert re.findall(r"^FROM python:(\S+)-slim", image, re.MULTILINE) == ["3.13", "3.13"]
+
+
+@pytest.mark.matrix
+def test_the_linters_of_images_and_compose_files_have_nothing_to_say() -> None:
+    tools = Path(sys.executable).parent
+    compose = ("--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    for command in ((tools / "hadolint", DEPLOY / "Dockerfile"), (tools / "check-jsonschema", *compose)):
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def metrics_of(expression: str) -> Iterator[tuple[str, set[str]]]:
@@ -184,3 +203,35 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(text.replace("/usr/local/lib/keystead/bin/keystead", str(started)))
     checked = subprocess.run([program("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False)
     assert (checked.returncode, [line for line in checked.stderr.splitlines() if "keystead.service" in line]) == (0, [])
+
+
+@pytest.mark.matrix
+def test_the_unit_starts_reloads_and_stops_the_server(tmp_path: Path) -> None:
+    """Its lines are run as systemd runs them: the command in its folder, with its file of settings and its mask."""
+    unit = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "keystead.service").read_text(), re.MULTILINE))
+    keystead = str(Path(sys.executable).with_name("keystead"))
+    sealed = subprocess.run([keystead, "secrets", "new"], capture_output=True, text=True, check=True).stdout
+    written = sealed + "KEYSTEAD_PUBLIC_URL=https://example.com\n"
+    settings = dict(re.findall(r"^(KEYSTEAD_\w+)=(.*)$", written, re.MULTILINE))
+    assert settings.keys() == {"KEYSTEAD_SEAL_KEYS", "KEYSTEAD_PUBLIC_URL"}
+    state, port, output = tmp_path / "state", free_port(), tmp_path / "output.txt"
+    state.mkdir()
+    start = unit["ExecStart"].replace("/usr/local/lib/keystead/bin/keystead", keystead)
+    with output.open("w") as stream:
+        process = subprocess.Popen(
+            [*shlex.split(start), "--port", str(port)],
+            cwd=state,
+            env=environment(settings),
+            umask=int(unit["UMask"], 8),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+    with answering(Keystead(process, port, output)) as server:
+        assert httpx2.get(f"{server.url}/healthz").json() == {"status": "ok", "store": "ok"}
+        assert {path.stat().st_mode & 0o077 for path in state.iterdir()} == {0}
+        reload = unit["ExecReload"].replace("$MAINPID", str(process.pid))
+        subprocess.run(shlex.split(reload), check=True)
+        wait_until(lambda: "Keystead has new workers." in server.said, "the workers are new")
+        assert httpx2.get(f"{server.url}/healthz").status_code == 200
+        process.terminate()
+        assert process.wait(int(unit["TimeoutStopSec"])) == 0

@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 import yaml
 
@@ -28,10 +27,28 @@ TRANSLATED = [*DOCS.glob("ja/*.md"), *DOCS.glob("ko/*.md")]  # nobody reads a pa
 PAGES = [*FRONT, *BY_HAND, *TRANSLATED, *GENERATED, *sorted(ROOT.glob("examples/*/README.md"))]
 MOST_WORDS = 51_000  # of the pages written by hand, with their code, without the bars of tables
 MOST_WORDS_OF_A_SENTENCE = 30
+MOST_KANA = 120
+KANA = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+REPEATED_WORDS = 8  # a sentence this long is no phrase, and belongs in one place
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-LANGUAGES = {"python", "py", "sh", "bash", "console", "toml", "json", "yaml", "text", "js", "ts", "html", "mermaid"}
+LANGUAGES = {
+    "python",
+    "py",
+    "sh",
+    "bash",
+    "console",
+    "toml",
+    "json",
+    "yaml",
+    "text",
+    "js",
+    "ts",
+    "html",
+    "mermaid",
+    "ini",
+}
 
 
 def prose(page: Path) -> str:
@@ -96,6 +113,20 @@ def test_every_page_is_linked_from_the_index() -> None:
 
 def test_a_page_begins_with_a_heading_and_a_paragraph() -> None:
     wrong = [page.name for page in BY_HAND if not re.match(r"# \S[^\n]*\n\n[A-Z`*\[]", page.read_text())]
+    assert wrong == []
+
+
+def test_a_translated_page_has_the_code_and_the_links_of_the_original() -> None:
+    """What a program prints (`text`) is translated, too: the tutorial is run in each language."""
+    wrong = []
+    for page in TRANSLATED:
+        original = DOCS / page.name
+        code = [
+            [found[0] for found in BLOCK.finditer(one.read_text()) if found[2] != "text"] for one in (page, original)
+        ]
+        targets = [[(one.parent / link).resolve() for link in links(one)[2:]] for one in (page, original)]
+        headings = [len(re.findall(r"^#+ ", prose(one), re.MULTILINE)) for one in (page, original)]
+        wrong += [str(page)] if any(one != other for one, other in (code, targets, headings)) else []
     assert wrong == []
 
 
@@ -207,10 +238,35 @@ def sentences(page: Path) -> list[str]:
     return re.split(r"(?<=[.!?])[)*]*\s+|\n\s*\n|\n\s*- |\n\s*\d+\. ", text)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in BY_HAND])
-def test_a_sentence_has_at_most_thirty_words(page: Path) -> None:
-    long = [" ".join(one.split()) for one in sentences(page) if len(one.split()) > MOST_WORDS_OF_A_SENTENCE]
+def test_a_sentence_has_at_most_thirty_words() -> None:
+    """Korean separates words by spaces, too; Japanese has 30 words in about 120 letters."""
+    read = [*FRONT, *BY_HAND, *TRANSLATED, *sorted(ROOT.glob("examples/*/README.md"))]
+    found = [(page, " ".join(one.split())) for page in read for one in sentences(page)]
+    long = [(str(page.relative_to(ROOT)), one) for page, one in found if len(one.split()) > MOST_WORDS_OF_A_SENTENCE]
+    long += [
+        (page.name, part) for page, one in found for part in one.split("。") if len(KANA.findall(part)) > MOST_KANA
+    ]
     assert long == []
+
+
+def test_no_page_repeats_a_sentence_of_another() -> None:
+    pages_of: dict[str, set[str]] = {}
+    for page in BY_HAND:
+        for one in sentences(page):
+            if len(one.split()) >= REPEATED_WORDS:
+                pages_of.setdefault(" ".join(one.split()).rstrip("."), set()).add(page.name)
+    assert {one: sorted(pages) for one, pages in pages_of.items() if len(pages) > 1} == {}
+
+
+def test_no_line_ends_with_a_space() -> None:
+    pages = [*PAGES, ROOT / "CHANGELOG.md"]
+    wrong = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text().split("\n"), 1)
+        if line != line.rstrip()
+    ]
+    assert wrong == []
 
 
 def test_the_guide_stays_short() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from email import message_from_bytes
 from functools import cache
 from pathlib import Path
 
@@ -86,13 +87,16 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     """It is in `keystead` only; the images repeat it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["dynamic"] == ["version"]
+    assert "version" in project["dynamic"]
     images = [
         found
         for path in (ROOT / "deploy").iterdir()
         for found in re.findall(r"\bkeystead:(\d[\w.]*)", path.read_text())
     ]
     assert images == [keystead.__version__] * 3
+    newest = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert newest[0] in (keystead.__version__, "Unreleased")
+    assert newest[0] == "Unreleased" or re.fullmatch(r" - \d{4}-\d\d-\d\d", newest[1])
     is_beta = "Development Status :: 4 - Beta" in project["classifiers"]
     assert is_beta == bool(re.search("rc|b", keystead.__version__))
 
@@ -207,12 +211,29 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
         cwd=ROOT,
+        env={**os.environ, "KEYSTEAD_REPOSITORY": "https://git.example/team/keystead/"},
         check=True,
         capture_output=True,
     )
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        [metadata] = [message_from_bytes(archive.read(name)) for name in names if name.endswith("/METADATA")]
+    assert metadata["Version"] == keystead.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    urls = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL", []))
+    assert urls.keys() == {"Homepage", "Documentation", "Changelog", "Issues", "Security"}
+    assert all((ROOT / url.partition("/HEAD/")[2]).is_file() for url in urls.values() if "/HEAD/" in url)
+    classifiers = metadata.get_all("Classifier", [])
+    for integration in (ROOT / "src/keystead/integrations").iterdir():
+        if integration.name in ("django", "flask"):
+            assert f"Framework :: {integration.name.title()}" in classifiers
+    pythons = {f"3.{one}" for one in re.findall(r"Python :: 3\.(\d+)", "\n".join(classifiers))}
+    supported = re.search(r"Python (3\.\d+) to 3\.(\d+)", (ROOT / "docs/versioning.md").read_text())
+    assert supported
+    assert metadata["Requires-Python"] == f">={supported[1]}"
+    assert pythons == {f"3.{minor}" for minor in range(11, int(supported[2]) + 1)}
     assert {
         "keystead/py.typed",
         "keystead/server/pages/reference.html",

@@ -42,6 +42,20 @@ def test_one_family_in_detail(program: Program) -> None:
     )
 
 
+def test_a_keyspace_alone_is_named_as_in_other_commands(program: Program) -> None:
+    """By module, class, file or kit; a family of this name comes first."""
+    program.fill()
+    for name in ("myapp.keys", "myapp.keys:AppKeys", "myapp/keys.py"):
+        shown = program.keystead("show", name)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "5 keys in 4 of 5 families" in shown.stdout
+    assert "WidgetKeys.counters" in program.keystead("show", "widgets").stdout
+    assert "WidgetKeys.counters" not in program.keystead("show", "counter").stdout
+    unknown = program.keystead("show", "sesion")
+    assert_one_sentence(unknown, 2, "there is no family 'sesion'; did you mean session?")
+    assert len(unknown.stderr) < 500, unknown.stderr
+
+
 def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Program) -> None:
     program.write(*[("SET", f"tmp:{number}", "x") for number in range(7)], ("SET", "lock:s1", "x", "PX", 1_000_000))
     result = program.keystead("show", "--keyspace", "myapp.keys")

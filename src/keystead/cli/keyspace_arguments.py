@@ -35,6 +35,8 @@ includes the keyspaces of its parts, such as the outbox. [dim]\\[default: kits][
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role. Repeatable.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
+_MOST_NAMES: Final = 20  # of families in an error: those of all kits are some hundred
+
 # The modules of keyspaces that have a short name.
 NAMED: Final = {**KITS, **OWN}
 
@@ -231,7 +233,7 @@ def find_family(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
             "there is no family {name}{near}; the families are: {names}",
             name=repr(name),
             near=near,
-            names=", ".join(known),
+            names=", ".join([*known[:_MOST_NAMES], *(["…"] if len(known) > _MOST_NAMES else [])]),
         ),
         USAGE_ERROR,
     )

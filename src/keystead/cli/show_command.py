@@ -17,6 +17,7 @@ from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.formatting import one_line, print_json, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
+    NAMED,
     Json,
     Keyspaces,
     Stores,
@@ -26,7 +27,7 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
-from keystead.cli.name_hints import complete_family
+from keystead.cli.name_hints import complete_family, modules_here
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.cli.terminal_language import plural, say
@@ -38,7 +39,8 @@ from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
 _FAMILY_HELP = (
-    "A family to show in detail: counter, or WidgetKeys.counter; quarantine for the keys that the doctor set aside."
+    "A family to show in detail: counter, or WidgetKeys.counter; quarantine for the keys that the doctor set aside. "
+    "Alone, it may also be a KEYSPACE, as in other commands."
 )
 _VALUES_HELP = "The values of its placeholders, to show one key and its related keys."
 _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed fields are hidden."
@@ -69,7 +71,7 @@ def show(
 
     [bold]Examples[/bold]
 
-      keystead show --keyspace myapp.keys:AppKeys
+      keystead show myapp.keys:AppKeys
 
       keystead show session --keyspace myapp.keys --samples 10
 
@@ -77,6 +79,8 @@ def show(
 
       keystead show quarantine --json
     """
+    if family and not keyspace and not values and _names_a_keyspace(family):
+        family, keyspace = None, [family]
     classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
@@ -111,6 +115,13 @@ def show(
         return 0
 
     run(work)
+
+
+def _names_a_keyspace(name: str) -> bool:
+    """Whether this is a keyspace rather than a family of the kits. Their families come first."""
+    if any(name in cls.families for cls in [*keyspaces(), QuarantineKeys]):
+        return False
+    return ":" in name or name.endswith(".py") or name in NAMED or name == "kits" or name in modules_here()
 
 
 def _show_one(
