@@ -156,7 +156,7 @@ class DataSessions:
         async for _ in attempts("the session"):
             index = self._index_of(record.uid)
             if self._now_ms() < index._deadline_ms(record):
-                done = await index.write(record.uid, session.id, record, changed, gone)
+                done = await index.save(record.uid, session.id, record, changed, gone)
                 if done:
                     return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
                 self._room.check(done.stopped)
@@ -397,8 +397,11 @@ class DataSessions:
             if self._now_ms() >= index._deadline_ms(record):
                 await index._remove_ended(owner, [id])
                 return Gone("expired")
-            texts = stored_texts(data, index._data(id).key)
-            return index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
+            key = index._data(id).key
+            texts = stored_texts(data, key)
+            session = index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
+            session.data = decode_texts(texts, key)
+            return session
         except Unreadable as error:
             return self._unreadable(error)
 
