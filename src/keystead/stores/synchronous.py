@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import selectors
 import sys
 import threading
 import time
@@ -22,13 +21,13 @@ from contextvars import Context, copy_context
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from keystead.errors import StoreUnavailable, WrongEventLoop
+from keystead.stores.caller_event_loop import CallerEventLoop
 
 __all__ = ["close_before", "enter", "is_synchronous_loop", "iterate", "keep_for_parent", "wait"]
 
 T = TypeVar("T")
 
 IDLE_S: Final = 0.02  # without a call for this long, the background thread takes the loop
-TURNS_BETWEEN_EVENTS: Final = 4
 _EXIT_WAITS_S: Final = 2.0
 _FORK_WAITS_S: Final = 5.0
 
@@ -103,28 +102,12 @@ class _Call(Generic[T]):
         self.wake: threading.Lock | None = None  # its thread waits for this, unless it runs the loop from the start
 
 
-class _PatientSelector(selectors.DefaultSelector):
-    """Looks for events only every few turns of the loop while callbacks are ready.
-
-    A call takes four turns, of which one waits for the reply; the others need no system call.
-    """
-
-    _passed = 0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout == 0 and self._passed < TURNS_BETWEEN_EVENTS:
-            self._passed += 1
-            return []
-        self._passed = 0
-        return super().select(timeout)
-
-
 class _CallerRunLoop:
     """An event loop that is run by the threads that wait for it."""
 
     def __init__(self) -> None:
         _refuse_green_threads()
-        self.loop: Final = asyncio.SelectorEventLoop(_PatientSelector())
+        self.loop: Final = CallerEventLoop()
         self.is_closed = False
         self._mutex = threading.Lock()
         self._is_run = False  # by a caller or by the background thread
@@ -220,7 +203,7 @@ class _CallerRunLoop:
             self.loop.stop()
 
     def _start(self, call: _Call[Any]) -> None:
-        call.task = self.loop.create_task(self._work(call), context=call.context)
+        call.task = asyncio.Task(self._work(call), loop=self.loop, context=call.context)
 
     async def _work(self, call: _Call[Any]) -> None:
         # It finishes the call itself: a callback of the task would take another turn of the loop.

@@ -147,23 +147,24 @@ class DataSessions:
         the last one wins. Gone: the session has ended, and nothing was written. A save that was under way during a
         sign-in reaches the signed-in session. Raises BadValue for data that is not JSON or too large.
         """
-        texts = self._room.encode(session.data if data is None else data)
-        changed = {name: text for name, text in texts.items() if session.texts.get(name) != text}
-        gone = [name for name in session.texts if name not in texts]
+        texts, before = self._room.encode(session.data if data is None else data), session.texts
+        changed = {name: text for name, text in texts.items() if before.get(name) != text}
+        gone = [] if texts.keys() == before.keys() else [name for name in before if name not in texts]
         if not changed and not gone:
             return session
-        record = session.record
+        record, ends_at_ms = session.record, session.ends_at_ms
         async for _ in attempts("the session"):
-            index = self._index_of(record.uid)
-            if self._now_ms() < index._deadline_ms(record):
-                done = await index.save(record.uid, session.id, record, changed, gone)
+            if self._now_ms() < ends_at_ms:
+                done = await self._index_of(record.uid).save(record.uid, session.id, record, changed, gone)
                 if done:
-                    return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
+                    return DataSession(
+                        session.token, session.id, texts, ends_at_ms, record, session.raw, aged=session.aged
+                    )
                 self._room.check(done.stopped)
             moved = await self._find_moved(session, record)
             if isinstance(moved, Gone):
                 return moved
-            record = moved
+            record, ends_at_ms = moved, self._index_of(moved.uid)._deadline_ms(moved)
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def change(
