@@ -11,19 +11,17 @@ from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_keys import DataSessionKeys
 from keystead.parts.datasessions.data_record import DataRecord, DataSession
 from keystead.parts.datasessions.data_token import new_data_id, new_data_token
-from keystead.parts.datasessions.field_writes import FieldWrites
+from keystead.parts.datasessions.field_writes import ENDED, TOO_MANY, FieldWrites
 from keystead.parts.digest import digest
 from keystead.parts.sessions import Act, Policy
 from keystead.parts.sessions.session_index import UNLISTED, SessionIndex, epoch_ms
 from keystead.parts.sessions.session_token import SECRET_BYTES
 from keystead.schema import Operation, Steps, attempts, procedure
-from keystead.schema.kinds import HashKey, Seen, SetKey, ValueKey
+from keystead.schema.kinds import HashKey, Seen
 from keystead.schema.operation_batch import Done
 from keystead.schema.times import moment
 
-ENDED: Final = "ended"
 CHANGED: Final = "changed"
-TOO_MANY: Final = "too many keys"
 
 
 def random_secret() -> bytes:
@@ -44,7 +42,7 @@ class DataIndex(SessionIndex[DataRecord]):
         super().__init__(keys.session, policy, keys.session_end, audit, None)
         self._data = keys.session_data
         self._fields_max = fields_max
-        self._field_writes = FieldWrites(self._index, self._family, self._data, self._put_with_room, "DataIndex.write")
+        self._field_writes = FieldWrites(self._index, self._family, self._data, fields_max)
         self._new_secret = new_secret
 
     # --- creating --------------------------------------------------------------------------------------------
@@ -135,18 +133,6 @@ class DataIndex(SessionIndex[DataRecord]):
             *([] if seen is None else [self._data(id).holds(seen).otherwise(CHANGED)]),
             *self.data_writes(id, record, texts, gone),
         )
-
-    def _put_with_room(
-        self, listed: SetKey[str], record: ValueKey[DataRecord], data: Any, id: str, texts: Mapping[str, str], ends: int
-    ) -> Steps[None]:
-        """As `write` of these keys, if there is room for them even if all are new.
-
-        No step after the first write can stop the others. So a store has nothing to keep for undoing, which takes Redis
-        longer than the write.
-        """
-        room = data.at_most(self._fields_max - len(texts)).otherwise(TOO_MANY)
-        put = data.put(texts, ends_at=ends)
-        return Steps(listed.has(id).otherwise(ENDED), record.exists().otherwise(ENDED), room, put)
 
     def data_writes(
         self, id: str, record: DataRecord, texts: Mapping[str, str], gone: Sequence[str]

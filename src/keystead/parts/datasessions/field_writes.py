@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -13,24 +13,23 @@ from keystead.schema.operation_batch import Done
 from keystead.schema.prepared_steps import Prepared
 from keystead.schema.slots import has_slots
 
+ENDED: Final = "ended"
+TOO_MANY: Final = "too many keys"
 MOST_FIELDS: Final = 8
 
 
 class FieldWrites:
-    """Steps that are planned once for each number of keys.
+    """As `DataIndex.write`, by steps that are planned once for each number of keys.
 
-    make   the steps, of the keys of the owner's list, the record and the data, of the id, the texts and the deadline
-    name   of the procedure that writes the same, for metrics
+    They stop with TOO_MANY if there is no room for the keys should all be new. So no step after the first write can
+    stop the others, and a store keeps nothing for undoing, which takes Redis longer than the write.
     """
 
-    def __init__(
-        self, index: Bound[Any], records: Bound[Any], data: Bound[Any], make: Callable[..., Steps[None]], name: str
-    ) -> None:
+    def __init__(self, index: Bound[Any], records: Bound[Any], data: Bound[Any], fields_max: int) -> None:
         self._families = [index, records, data]
-        # A user's next save has the same keys. Not a method: the reference cycle would leave it to the garbage collector.
+        # Not a method: its reference cycle would be left to the garbage collector.
         self._names = lru_cache(MAX_CACHED)(partial(_names, index, records, data))
-        self._make = make
-        self._name = name
+        self._fields_max = fields_max
         self._prepared: dict[int, Prepared[None]] = {}  # by the number of keys
 
     def start(
@@ -44,17 +43,24 @@ class FieldWrites:
             words = [word.encode() for field in texts.items() for word in field]
         except UnicodeEncodeError:
             return None
-        prepared = self._prepared.get(count) or self._prepare(count, ends_at_ms)
+        prepared = self._prepared.get(count)
+        if prepared is None:
+            prepared = self._prepared[count] = self._prepare(count, ends_at_ms)
         return prepared(*self._names(owner, id), *words, b"%d" % ends_at_ms)
 
     def _prepare(self, count: int, ends_at_ms: int) -> Prepared[None]:
-        def make(listed: Any, record: Any, data: Any, id: str, *words: Any) -> Steps[None]:
-            texts = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
-            return self._make(listed, record, data, id, texts, words[-1])
+        room = self._fields_max - count
 
-        prepared = Prepared(self._families, make, texts=1 + 2 * count, values=[(ends_at_ms, ends_at_ms)], name=self._name)
-        self._prepared[count] = prepared
-        return prepared
+        def make(listed: Any, record: Any, data: Any, id: str, *words: Any) -> Steps[None]:
+            return Steps(
+                listed.has(id).otherwise(ENDED),
+                record.exists().otherwise(ENDED),
+                data.at_most(room).otherwise(TOO_MANY),
+                data.put(dict(zip(words[:-1:2], words[1:-1:2], strict=True)), ends_at=words[-1]),
+            )
+
+        values = [(ends_at_ms, ends_at_ms)]
+        return Prepared(self._families, make, texts=1 + 2 * count, values=values, name="DataIndex.write")
 
 
 def _names(index: Bound[Any], records: Bound[Any], data: Bound[Any], owner: str, id: str) -> tuple[bytes, ...]:
