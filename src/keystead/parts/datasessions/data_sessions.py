@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from keystead.errors import BadKey, Unreadable
 from keystead.parts.audit import Audit
-from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
+from keystead.parts.datasessions.data_index import CHANGED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
 from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys, check_policies
 from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
+from keystead.parts.datasessions.field_writes import ENDED
 from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
 from keystead.parts.digest import digest
 from keystead.parts.limit import RateLimit, client_of

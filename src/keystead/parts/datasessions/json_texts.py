@@ -11,7 +11,7 @@ from keystead.errors import BadValue, Unreadable
 _JSON: Final[Any] = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _make: Final[Any] = getattr(json.encoder, "c_make_encoder", None)
 # As `_JSON.encode`, which makes this anew for each value, in four times the time. PyPy has no such function.
-_quote: Final[Any] = json.encoder.encode_basestring  # type: ignore[attr-defined]
+_quote: Final[Any] = json.encoder.encode_basestring
 _encode: Final[Any] = _make and _make(None, _JSON.default, _quote, None, ":", ",", False, False, False)
 _DECODER: Final[Any] = json.JSONDecoder()
 _scan: Final = _DECODER.scan_once  # a third of the time of `decode`, for text without white space around it
