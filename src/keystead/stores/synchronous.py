@@ -21,6 +21,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from keystead.errors import StoreUnavailable, WrongEventLoop
+from keystead.stores.caller_event_loop import CallerEventLoop
 
 __all__ = ["close_before", "enter", "is_synchronous_loop", "iterate", "keep_for_parent", "wait"]
 
@@ -106,7 +107,7 @@ class _CallerRunLoop:
 
     def __init__(self) -> None:
         _refuse_green_threads()
-        self.loop: Final = asyncio.new_event_loop()
+        self.loop: Final = CallerEventLoop()
         self.is_closed = False
         self._mutex = threading.Lock()
         self._is_run = False  # by a caller or by the background thread
@@ -202,7 +203,7 @@ class _CallerRunLoop:
             self.loop.stop()
 
     def _start(self, call: _Call[Any]) -> None:
-        call.task = self.loop.create_task(self._work(call), context=call.context)
+        call.task = asyncio.Task(self._work(call), loop=self.loop, context=call.context)
 
     async def _work(self, call: _Call[Any]) -> None:
         # It finishes the call itself: a callback of the task would take another turn of the loop.

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from keystead import Store, connect, wait
-from keystead.errors import BadValue
-from keystead.parts.datasessions import DataSessions, Gone, data_session_keys
+from keystead.errors import BadDeclaration, BadValue
+from keystead.integrations.asgi import LitestarSessions
+from keystead.parts.datasessions import DataSessions, Gone, Policy, data_session_keys
+from tests import servers
+from tests.every_store import on
 from tests.parts.datasessions.conftest import HOUR_MS, MINUTE_MS, everywhere, keys_of, live, sessions_on
 from tests.parts.sessions.conftest import Clock
 from tests.parts.sessions.relays import Relay
@@ -186,6 +189,24 @@ async def test_data_that_is_not_json_or_too_large_is_refused_and_nothing_is_writ
         assert await sessions.save(both[0])
         with pytest.raises(BadValue, match="at most 2 keys"):
             await sessions.save(both[1])
+        full = live(await sessions.load(made.token))
+        full.data |= {"a": 3, "b": 4}
+        assert await sessions.save(full), "keys that are there need no room"
+        with pytest.raises(BadValue):
+            await sessions.save(full, {"a": "\ud800"})
+        assert live(await sessions.load(made.token)).data == {"a": 3, "b": 4}
+
+
+@on("redis")
+async def test_on_redis_a_save_keeps_nothing_for_undoing(sessions: DataSessions, redis_server: servers.Server) -> None:
+    """No step after its first write can stop it. To copy the key takes the server longer than the save."""
+    made = await sessions.create({"n": 0, "list": [1]}, user="ann")
+    redis_server.ask("CONFIG", "RESETSTAT")
+    for n in range(1, 5):
+        made.data["n"] = n
+        assert await sessions.save(made)
+    assert "cmdstat_dump" not in str(redis_server.ask("INFO", "commandstats"))
+    assert live(await sessions.load(made.token)).data == {"n": 4, "list": [1]}
 
 
 async def test_unreadable_data_signs_out_and_stays() -> None:

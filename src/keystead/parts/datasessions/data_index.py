@@ -11,18 +11,17 @@ from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_keys import DataSessionKeys
 from keystead.parts.datasessions.data_record import DataRecord, DataSession
 from keystead.parts.datasessions.data_token import new_data_id, new_data_token
-from keystead.parts.datasessions.json_texts import decode_texts
+from keystead.parts.datasessions.field_writes import ENDED, TOO_MANY, FieldWrites
 from keystead.parts.digest import digest
 from keystead.parts.sessions import Act, Policy
 from keystead.parts.sessions.session_index import UNLISTED, SessionIndex, epoch_ms
 from keystead.parts.sessions.session_token import SECRET_BYTES
 from keystead.schema import Operation, Steps, attempts, procedure
 from keystead.schema.kinds import HashKey, Seen
+from keystead.schema.operation_batch import Done
 from keystead.schema.times import moment
 
-ENDED: Final = "ended"
 CHANGED: Final = "changed"
-TOO_MANY: Final = "too many keys"
 
 
 def random_secret() -> bytes:
@@ -43,6 +42,7 @@ class DataIndex(SessionIndex[DataRecord]):
         super().__init__(keys.session, policy, keys.session_end, audit, None)
         self._data = keys.session_data
         self._fields_max = fields_max
+        self._field_writes = FieldWrites(self._index, self._family, self._data, fields_max)
         self._new_secret = new_secret
 
     # --- creating --------------------------------------------------------------------------------------------
@@ -87,9 +87,7 @@ class DataIndex(SessionIndex[DataRecord]):
         aged: bool = False,
         evicted: tuple[str, ...] = (),
     ) -> DataSession:
-        """Raises Unreadable."""
-        data = decode_texts(texts, self._data(id).key)
-        return DataSession(token, id, data, self._deadline_ms(record), record, raw, texts, aged, evicted)
+        return DataSession(token, id, texts, self._deadline_ms(record), record, raw, aged, evicted)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -103,6 +101,16 @@ class DataIndex(SessionIndex[DataRecord]):
         return self._family(id).see(), self._index(owner).has(id), self._data(id).see()
 
     # --- writing ---------------------------------------------------------------------------------------------
+
+    async def save(
+        self, owner: str, id: str, record: DataRecord, texts: Mapping[str, str], gone: Sequence[str]
+    ) -> Done[None]:
+        """`write`, by its fast form if nothing is removed and only a few keys are written."""
+        if not gone:
+            fast = self._field_writes.start(owner, id, texts, self.data_ends_at_ms(record))
+            if fast is not None and (done := await fast).stopped != TOO_MANY:
+                return done
+        return await self.write(owner, id, record, texts, gone)
 
     @procedure(ordered=UNLISTED)
     def write(

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from keystead.errors import BadValue
-from keystead.parts.datasessions.data_index import TOO_MANY
 from keystead.parts.datasessions.data_token import owner_of
+from keystead.parts.datasessions.field_writes import TOO_MANY
 from keystead.parts.datasessions.json_texts import encode_texts
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment

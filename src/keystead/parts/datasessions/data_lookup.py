@@ -35,7 +35,8 @@ class KnownRecord:
     def session(self, token: str, id: str, data: Mapping[bytes, bytes]) -> DataSession:
         """Raises Unreadable."""
         texts = stored_texts(data, self.key)
-        return DataSession(token, id, decode_texts(texts, self.key), self.ends_at_ms, self.record, self.raw, texts)
+        decoded = decode_texts(texts, self.key)
+        return DataSession(token, id, texts, self.ends_at_ms, self.record, self.raw, _data=decoded)
 
 
 def data_queries(index_of: Callable[[str], DataIndex]) -> SessionQueries[Repeated]:

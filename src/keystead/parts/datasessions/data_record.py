@@ -60,13 +60,24 @@ class DataSession:
 
     token: str = field(repr=False)
     id: str
-    data: JsonData = field(repr=False)
+    texts: dict[str, str] = field(repr=False)  # the data as it is stored
     ends_at_ms: int
     record: DataRecord = field(repr=False)
     raw: bytes = field(repr=False)  # the record as it is stored
-    texts: dict[str, str] = field(repr=False)  # the data as it is stored
     aged: bool = False
     evicted: tuple[str, ...] = ()  # the ids of the sessions that were evicted for it
+    _data: JsonData | None = field(default=None, repr=False)
+
+    @property
+    def data(self) -> JsonData:
+        data = self._data
+        if data is None:  # a session that was saved is seldom looked at again
+            data = self._data = decode_texts(self.texts, self.id)
+        return data
+
+    @data.setter
+    def data(self, data: JsonData) -> None:
+        self._data = data
 
     @property
     def stored(self) -> JsonData:

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from keystead.errors import BadKey, Unreadable
 from keystead.parts.audit import Audit
-from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
+from keystead.parts.datasessions.data_index import CHANGED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
 from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
 from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
+from keystead.parts.datasessions.field_writes import ENDED
 from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
 from keystead.parts.digest import digest
 from keystead.parts.limit import RateLimit, client_of
@@ -147,23 +148,24 @@ class DataSessions:
         the last one wins. Gone: the session has ended, and nothing was written. A save that was under way during a
         sign-in reaches the signed-in session. Raises BadValue for data that is not JSON or too large.
         """
-        texts = self._room.encode(session.data if data is None else data)
-        changed = {name: text for name, text in texts.items() if session.texts.get(name) != text}
-        gone = [name for name in session.texts if name not in texts]
+        texts, before = self._room.encode(session.data if data is None else data), session.texts
+        changed = {name: text for name, text in texts.items() if before.get(name) != text}
+        gone = [] if texts.keys() == before.keys() else [name for name in before if name not in texts]
         if not changed and not gone:
             return session
-        record = session.record
+        record, ends_at_ms = session.record, session.ends_at_ms
         async for _ in attempts("the session"):
-            index = self._index_of(record.uid)
-            if self._now_ms() < index._deadline_ms(record):
-                done = await index.write(record.uid, session.id, record, changed, gone)
+            if self._now_ms() < ends_at_ms:
+                done = await self._index_of(record.uid).save(record.uid, session.id, record, changed, gone)
                 if done:
-                    return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
+                    return DataSession(
+                        session.token, session.id, texts, ends_at_ms, record, session.raw, aged=session.aged
+                    )
                 self._room.check(done.stopped)
             moved = await self._find_moved(session, record)
             if isinstance(moved, Gone):
                 return moved
-            record = moved
+            record, ends_at_ms = moved, self._index_of(moved.uid)._deadline_ms(moved)
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def change(
@@ -397,8 +399,11 @@ class DataSessions:
             if self._now_ms() >= index._deadline_ms(record):
                 await index._remove_ended(owner, [id])
                 return Gone("expired")
-            texts = stored_texts(data, index._data(id).key)
-            return index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
+            key = index._data(id).key
+            texts = stored_texts(data, key)
+            session = index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
+            session.data = decode_texts(texts, key)
+            return session
         except Unreadable as error:
             return self._unreadable(error)
 
