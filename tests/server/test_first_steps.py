@@ -1,4 +1,4 @@
-"""The first example of the start page, run as printed in a plain shell."""
+"""The examples of the start page, run as printed in a plain shell."""
 
 import html
 import re
@@ -21,9 +21,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
         yield running
 
 
-def examples(server: Keystead) -> list[str]:
+def examples(server: Keystead) -> tuple[str, str, str]:
+    """Those for a project, for one file, and for what comes after it."""
     page = httpx2.get(server.url, timeout=300).text
-    return [html.unescape(code) for code in re.findall(r'<pre class="copy".*?<code>(.*?)</code>', page, re.DOTALL)]
+    found = re.findall(r'<pre class="copy".*?<code>(.*?)</code>', page, re.DOTALL)
+    project, example, commands = map(html.unescape, found)
+    return project, example, commands
 
 
 def run_in_bash(folder: Path, script: str) -> str:
@@ -49,12 +52,12 @@ def run_in_bash(folder: Path, script: str) -> str:
 def reader(server: Keystead, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the example was run."""
     folder = tmp_path_factory.mktemp("reader")
-    assert run_in_bash(folder, examples(server)[0]) == "{'laptop'}\n"
+    assert run_in_bash(folder, examples(server)[1]) == "{'laptop'}\n"
     return folder
 
 
 def test_the_commands_beside_the_example_run_as_printed_where_it_was_run(server: Keystead, reader: Path) -> None:
-    said = run_in_bash(reader, examples(server)[1])
+    said = run_in_bash(reader, examples(server)[2])
     assert "1 keyspace, 2 families: no findings" in said
     assert "# First keys" in said
     assert "2 keys in 2 of 2 families" in said
@@ -63,12 +66,17 @@ def test_the_commands_beside_the_example_run_as_printed_where_it_was_run(server:
 
 @pytest.mark.usefixtures("reader")
 def test_the_example_leaves_no_unknown_keys_in_the_server_store(server: Keystead) -> None:
-    python = examples(server)[0].splitlines()[-1].removesuffix("first_steps.py")
+    python = examples(server)[1].splitlines()[-1].removesuffix("first_steps.py")
     assert run_in_bash(server.folder, f"{python} -m keystead doctor").endswith(": no findings\n")
 
 
+def test_the_project_is_written_as_printed(server: Keystead, tmp_path: Path) -> None:
+    run_in_bash(tmp_path, examples(server)[0])
+    assert (tmp_path / "my-project" / "README.md").is_file()
+
+
 def test_the_example_declares_a_keyspace(server: Keystead) -> None:
-    assert "(Keyspace):" in examples(server)[0]
+    assert "(Keyspace):" in examples(server)[1]
 
 
 def environment_like_this_one(folder: Path) -> Path:
@@ -87,7 +95,7 @@ def test_a_path_with_spaces_and_a_store_with_a_password_change_nothing(tmp_path:
     with redis_serving(tmp_path, "correct-horse-battery") as (_, redis_port):
         store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0"
         with installed_keystead_serving(folder, "--kits", "", python=python, KEYSTEAD_STORE=store) as server:
-            example, commands = examples(server)
+            _, example, commands = examples(server)
     assert "correct-horse" not in example + commands
     assert shlex.split(example.splitlines()[-1]) == [str(python), "first_steps.py"]
     assert run_in_bash(tmp_path / "reader", example) == "{'laptop'}\n"

@@ -31,6 +31,7 @@ from keystead.parts.sessions import Live
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
 from keystead.schema.times import deadline_ms
+from keystead.server.local_entry import HINT, is_own_browser
 
 CATALOGUE: Final = Catalogue(Path(__file__).parent)
 SESSION_COOKIE: Final = "console"
@@ -153,6 +154,11 @@ class ConsoleVisit(Visit):
         return "" if found is None else f"{found.page}?returnTo=/console/enter"
 
     @property
+    def local_hint(self) -> str:
+        """Why whoever runs this server may enter without a link; "" for everybody else."""
+        return HINT if is_own_browser(self.request) else ""
+
+    @property
     def has_typed(self) -> bool:
         """Whether a name was typed to confirm an act."""
         return "again" in self.form
@@ -242,6 +248,8 @@ async def _visit(request: Request, console: Annotated[Console, Depends(service_o
 async def show_entrance(visit: ConsoleVisit, *, status: int = 200, problem: str = "") -> Response:
     """The page that lets people in: by the code of a link, or as a signed-in user who has a role."""
     found = await visit.user()
+    if status == 401 and visit.local_hint:
+        problem = ""  # there is a button for them
     return visit.show(
         "enter", status=status, problem=visit.say(problem) if problem else "", user=None if found is None else found[0]
     )

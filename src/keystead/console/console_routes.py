@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from keystead.console.console_activity import ACTIVITY_ROUTES
+from keystead.console.console_here import enter_here
 from keystead.console.console_measures import largest
 from keystead.console.console_requests import (
     ConsoleRoute,
@@ -429,6 +430,7 @@ def router() -> APIRouter:
     routes.add("GET /console/enter", enter_page)
     routes.add("POST /console/enter", enter)
     routes.add("POST /console/enter/signed-in", enter_signed_in)
+    routes.add("POST /console/enter/here", enter_here)
     for route, role, respond in (*_ROUTES, *ACTIVITY_ROUTES, _ANY_OTHER):
         routes.add(route, for_role(role, respond))
     return routes

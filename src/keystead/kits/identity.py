@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -23,6 +23,8 @@ class SignedInUser:
     name         the display name
     credential   how the user was identified. Browsers attach cookies to requests of other sites too, but not tokens
     since        when the user signed in, if known: for actions that need a recent sign-in
+    language     of pages, if the user chose one
+    theme        of pages, if the user chose one
     """
 
     space: str
@@ -30,6 +32,8 @@ class SignedInUser:
     name: str
     credential: Literal["cookie", "token"]
     since: datetime | None = None
+    language: str | None = None
+    theme: str | None = None
 
     @property
     def subject(self) -> str:
@@ -39,6 +43,7 @@ class SignedInUser:
 
 
 Identify: TypeAlias = Callable[[Any, HTTPConnection], Awaitable[SignedInUser | None]]
+Remember: TypeAlias = Callable[[Any, HTTPConnection, Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,15 @@ class SignIn:
 
     identify   called with the open service; returns the user of a request. None if it has no credential of this kit,
                or its session has ended. Raises Refusal for an invalid token of this kit, and StoreError
+    remember   called with the open service and the `language` or `theme` that the signed-in user chose, for their
+               account. May raise StoreError
     page       the sign-in page. It takes the path to return to: `/login?returnTo=/teamwork`
     account    the page of the signed-in user
     sign_out   the path that signs out, by a form post of this site
     """
 
     identify: Identify
+    remember: Remember | None = None
     page: str = "/login"
     account: str = "/account"
     sign_out: str = "/api/auth/logout"
@@ -74,6 +82,20 @@ async def identify(connection: HTTPConnection) -> SignedInUser | None:
         scope[_KNOWN] = await identify_again(connection)
     known: SignedInUser | None = scope[_KNOWN]
     return known
+
+
+def known_user(scope: Scope) -> SignedInUser | None:
+    """The user of a request that was looked up already, as for every page; None otherwise."""
+    known: SignedInUser | None = scope.get(_KNOWN)
+    return known
+
+
+async def remember(connection: HTTPConnection, chosen: Mapping[str, str]) -> None:
+    """Store the `language` or `theme` that somebody chose with their account, if they are signed in."""
+    user = await identify(connection)
+    kit = _find_sign_in_kit(connection.scope)
+    if kit is not None and kit.sign_in.remember is not None and user is not None and user.credential == "cookie":
+        await kit.sign_in.remember(connection.scope["app"].state.kits[kit.name], connection, chosen)
 
 
 async def identify_again(connection: HTTPConnection) -> SignedInUser | None:
@@ -113,7 +135,7 @@ def page_header(scope: Scope) -> PageHeader | None:
     path: str = scope.get("path", "")
     # A query may contain a secret, such as a share link, and must not end up in another URL.
     can_return = scope.get("method") in ("GET", "HEAD") and not scope.get("query_string") and _is_page(path, sign_in)
-    return PageHeader(scope.get(_KNOWN), _KNOWN in scope, sign_in, path if can_return else "")
+    return PageHeader(known_user(scope), _KNOWN in scope, sign_in, path if can_return else "")
 
 
 def _is_page(path: str, sign_in: SignIn) -> bool:

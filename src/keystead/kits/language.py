@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 from keystead.catalogue import LANGUAGES, Language, Speaker
 from keystead.http.accept import preferred_language
 from keystead.http.cookies import Cookie
+from keystead.kits.identity import known_user
 
 __all__ = ["CHOICE_SECONDS", "Speaker", "choose_language", "language_cookie", "language_of"]
 
@@ -26,8 +27,10 @@ def language_cookie(secure: bool) -> Cookie:
 
 
 def choose_language(connection: HTTPConnection, secure: bool, otherwise: Language = "en") -> Language:
-    """The language that was chosen with the switch on a page; else the browser's, else `otherwise`."""
-    chosen = language_cookie(secure).find(connection.headers)
+    """The language that was chosen with the switch on a page: by the signed-in user in any browser, else in this
+    browser. Else the browser's own, else `otherwise`."""
+    user = known_user(connection.scope)
+    chosen = user.language if user is not None and user.language else language_cookie(secure).find(connection.headers)
     for language in LANGUAGES:
         if chosen == language:
             return language

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from keystead.catalogue import LANGUAGES, NAMES, Catalogue, Language, message
 from keystead.http.cookies import Cookie
-from keystead.kits.identity import PageHeader, page_header
+from keystead.kits.identity import PageHeader, known_user, page_header
 from keystead.kits.language import Speaker, choose_language
 
 CATALOGUE: Final = Catalogue(Path(__file__).parent)
@@ -54,7 +54,8 @@ def page_frame(scope: Scope | None, say: Speaker | None = None) -> PageFrame:
         return _frame(say or Speaker("en"), "system", "/", [], None)
     connection = HTTPConnection(scope)
     secure = state.site.secure
-    theme = theme_cookie(secure).find(connection.headers)
+    user = known_user(scope)
+    theme = (user.theme if user is not None else None) or theme_cookie(secure).find(connection.headers)
     say = say or Speaker(choose_language(connection, secure, state.settings.language))
     return _frame(say, theme if theme in THEMES else "system", _here(scope), _links(state, say), page_header(scope))
 

@@ -1,4 +1,4 @@
-"""The first example of the start page, for pasting into a shell."""
+"""The examples of the start page, for pasting into a shell."""
 
 import shlex
 import sys
@@ -28,6 +28,9 @@ if __name__ == "__main__":
 END
 PYTHON first_steps.py
 """
+_PROJECT: Final = """\
+PYTHON -m keystead init my-project
+"""
 _COMMANDS: Final = """\
 PYTHON -m keystead check first_steps
 PYTHON -m keystead docs first_steps
@@ -37,8 +40,9 @@ PYTHON -m keystead doctor first_steps --store sqlite:///first_steps.db
 
 
 class FirstSteps(NamedTuple):
-    """Two shell scripts; the second runs in the folder of the first."""
+    """Shell scripts: a whole project; or one file, and what to run next in its folder."""
 
+    project: str
     example: str
     commands: str
 
@@ -46,4 +50,4 @@ class FirstSteps(NamedTuple):
 def first_steps() -> FirstSteps:
     """The scripts, with the interpreter of this server, which has Keystead installed."""
     python = shlex.quote(sys.executable or "python3")
-    return FirstSteps(*(script.replace("PYTHON", python) for script in (_EXAMPLE, _COMMANDS)))
+    return FirstSteps(*(script.replace("PYTHON", python) for script in (_PROJECT, _EXAMPLE, _COMMANDS)))

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from keystead.catalogue import Catalogue
 from keystead.kits.kit import Example, Kit
 from keystead.kits.language import Speaker
+from keystead.server.local_entry import is_own_browser
 from keystead.server.page_frame import page_frame
 from keystead.server.page_templates import render
 from keystead.server.quickstart import first_steps
@@ -59,9 +61,10 @@ def render_start_page(scope: Scope, problems: Mapping[str, str | None]) -> str:
         kits=kits,
         first_example=next(iter(shown), None),
         has_console=any(kit.name == "console" for kit in kits),
-        console=Markup('<a href="/console">{}</a>').format(say("console")),
+        may_enter=is_own_browser(HTTPConnection(scope)),
         kits_example=_CODE.format("--kits login,widgets"),
         kits_option=_CODE.format("--kits"),
+        init=_CODE.format("keystead init"),
         file=_CODE.format("first_steps.py"),
         database=_CODE.format("first_steps.db"),
         off=state.off,

@@ -81,16 +81,6 @@ async def test_the_page_is_in_the_language_of_the_browser(accept: str, language:
             assert "<title>팀워크 · Keystead</title>" in page
 
 
-def test_each_language_has_all_texts() -> None:
-    """The names of all texts, in order; statuses are Korean already."""
-    text = (STATIC / "teamwork-words.js").read_text()
-    tables = re.findall(r"^const (en|ja|ko) = \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE)
-    assert [language for language, _ in tables] == ["en", "ja", "ko"]
-    words = [re.findall(r"^ +(\"?[\w-]+\"?): ", body.partition("  statuses:")[0], re.MULTILINE) for _, body in tables]
-    assert words[0] == words[1] == words[2]
-    assert len(words[0]) > 120
-
-
 async def test_in_development_a_demo_person_signs_in_and_is_notified() -> None:
     async with visiting() as client:
         assert "Ada Lovelace" in unescape((await client.get("/teamwork")).text)

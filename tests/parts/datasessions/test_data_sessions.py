@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from keystead import Store, connect, wait
-from keystead.errors import BadDeclaration, BadValue
-from keystead.integrations.asgi import LitestarSessions
-from keystead.parts.datasessions import DataSessions, Gone, Policy, data_session_keys
+from keystead.errors import BadValue
+from keystead.parts.datasessions import DataSessions, Gone, data_session_keys
 from tests import servers
 from tests.every_store import on
 from tests.parts.datasessions.conftest import HOUR_MS, MINUTE_MS, everywhere, keys_of, live, sessions_on

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
 
 from starlette.requests import HTTPConnection
 
@@ -36,7 +38,15 @@ async def identify(login: Login, connection: HTTPConnection) -> SignedInUser | N
     if not live:
         return None
     credential: Final = "cookie" if bearer_token(connection) is None else "token"
-    return SignedInUser(SPACE, live.session.uid, live.session.name, credential, live.session.created_at)
+    return user_of(live.session, credential, live.session.created_at)
 
 
-SIGN_IN: Final = SignIn(identify)
+def user_of(session: Session, credential: Literal["cookie", "token"], since: datetime | None = None) -> SignedInUser:
+    return SignedInUser(SPACE, session.uid, session.name, credential, since, session.language, session.theme)
+
+
+async def remember(login: Login, connection: HTTPConnection, chosen: Mapping[str, str]) -> None:
+    await login.remember(Cookie("sid", login.site.secure).find(connection.headers), chosen)
+
+
+SIGN_IN: Final = SignIn(identify, remember)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from keystead.kits.login.models import AuthState, PendingLogin, PwaSession, RefreshToken, Session, TokenRevocation
+from keystead.kits.login.models import (
+    AuthState,
+    PendingLogin,
+    Preferences,
+    PwaSession,
+    RefreshToken,
+    Session,
+    TokenRevocation,
+)
 from keystead.parts.audit import AuditEntry
 from keystead.parts.outbox.outbox_keys import OutboxKeys
 from keystead.parts.sessions import Ended, Successor
@@ -39,7 +47,8 @@ class LoginKeys(Keyspace):
         "sealed. `avatar` is null for a user without one. Use restarts the 30 days, as it did in practice, and updates "
         "`last_seen_at`, at most once a minute to save writes. A session is valid only while its user's set lists it, "
         "so no concurrent request can undo a logout. New optional fields: `provider` (absent for Discord), "
-        "`provider_refused`, `browser` and `device`. An idle timeout below 30 days shortens the lifetime of the keys.",
+        "`provider_refused`, `browser`, `device`, `language` and `theme`. An idle timeout "
+        "below 30 days shortens the lifetime of the keys.",
     )
     user_sessions = Set(
         "user:{uid}:sessions",
@@ -128,6 +137,15 @@ class LoginKeys(Keyspace):
         doc="Why a session was ended from another device, for the device that still has its token.",
         used_by=(_ME,),
         changed="New: a user who was signed out by another sign-in learns why.",
+    )
+    preferences = Value(
+        "login:preferences:{uid}",
+        Preferences,
+        lifetime=after("365d"),
+        member_of="login:{uid}",
+        doc="The language and colours that a user chose. Each session has a copy, so that no page reads this key.",
+        used_by=(_CALLBACK, "/preferences"),
+        changed="New: the document leaves both to the browser. Each choice restarts the year.",
     )
     guesses = Counter(
         "rl:{name:slug}:{window:int}:{client:hex}",

@@ -4,12 +4,25 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from keystead.catalogue import Language
 from keystead.kits.camel_model import CamelModel
 from keystead.parts.refresh import RefreshRecord
 from keystead.schema import EpochMs, OmittedIfNone, Sealed
 
 DISCORD: Final = "discord"  # the provider of the document
 LoginContext: TypeAlias = Literal["browser", "pwa"]
+Theme: TypeAlias = Literal["system", "light", "dark"]
+
+
+class Preferences(BaseModel):
+    """What a user chose with the switches on each page."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    language: OmittedIfNone[Language] = None
+    """the language of pages"""
+    theme: OmittedIfNone[Theme] = None
+    """the colours of pages"""
 
 
 class Session(BaseModel):
@@ -41,6 +54,14 @@ class Session(BaseModel):
     """the browser that signed in, such as `Firefox`"""
     device: OmittedIfNone[str] = None
     """the device it ran on, such as `iPhone`"""
+    language: OmittedIfNone[Language] = None
+    """a copy of the user's preference"""
+    theme: OmittedIfNone[Theme] = None
+    """a copy of the user's preference"""
+
+    @property
+    def preferences(self) -> Preferences:
+        return Preferences(language=self.language, theme=self.theme)
 
 
 class AuthState(CamelModel):

@@ -189,8 +189,21 @@ class Sessions(SessionIndex[S]):
         Two requests that change different fields both succeed. A session that has ended is not written. The user,
         `created_at` and `last_seen_at` keep their values.
         """
+        return await self._change(lambda: self._lookup_token(token), function)
+
+    async def change_id(self, user: str, id: str, function: Callable[[S], S]) -> Live[S] | Gone:
+        """As `change`, for a session of a user by its id, as in `list_for`."""
+        try:
+            query = self._queries.for_id(user, id)
+        except BadKey:
+            return Gone("unknown")
+        return await self._change(lambda: self._lookup(query), function)
+
+    async def _change(
+        self, lookup: Callable[[], Awaitable[tuple[Live[S], bytes] | Gone]], function: Callable[[S], S]
+    ) -> Live[S] | Gone:
         async for _ in attempts("the session"):
-            found = await self._lookup_token(token)
+            found = await lookup()
             if isinstance(found, Gone):
                 return found
             live, raw = found

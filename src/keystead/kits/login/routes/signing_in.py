@@ -11,8 +11,8 @@ from fastapi.responses import RedirectResponse, Response
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response, with_cookies
 from keystead.http.routing import translate_errors
-from keystead.kits.identity import SignedInUser, set_user
-from keystead.kits.login.identity import SPACE
+from keystead.kits.identity import set_user
+from keystead.kits.login.identity import user_of
 from keystead.kits.login.routes.bodies import (
     ClaimBody,
     ClaimedAnswer,
@@ -110,7 +110,7 @@ def _render_finished(visit: LoginVisit, provider: str, done: Finished | Full) ->
         )
     cookies = [visit.sid.set(done.token, visit.session_seconds)] if done.token else []
     if done.token is not None:
-        set_user(visit.request.scope, SignedInUser(SPACE, done.session.uid, done.session.name, "cookie"))
+        set_user(visit.request.scope, user_of(done.session, "cookie"))
     if visit.wants_json:
         return json_response(FinishedAnswer(redirect_to=done.return_to, login_context=done.context), *cookies)
     return visit.page(

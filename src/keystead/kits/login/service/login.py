@@ -167,6 +167,16 @@ class Login:
         await self._require_recent(token)
         return await self.sessions.revoke_id(live.user, id, Act(where=visitor.where))
 
+    async def remember(self, token: str | None, chosen: Mapping[str, str]) -> None:
+        """Store the language or theme that the user of a session chose, for all their sessions, also future ones."""
+        live = await self.read_session(token)
+        if not live:
+            return
+        preferences = live.session.preferences.model_copy(update=chosen)
+        await self.keys.preferences(live.user).set(preferences)
+        for one in await self.sessions.list_for(live.user):
+            await self.sessions.change_id(live.user, one.id, lambda session: session.model_copy(update=chosen))
+
     def start_path(self, session: Session) -> str:
         """The path to sign in again with the provider of a session."""
         return f"/api/auth/{session.provider or DISCORD}/start"

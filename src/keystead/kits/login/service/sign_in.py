@@ -362,6 +362,9 @@ class SignIns:
         """Create a session and revoke the browser's previous one, of any user (session fixation)."""
         if previous is not None:
             await self._sessions.revoke(previous, Act(where=visitor.where, why="signed in again"))
+        known = await _read_or_none(self._keys.preferences(session.uid).get())
+        if known is not None:
+            session = session.model_copy(update=dict(known))
         return await self._sessions.create(session, Act(where=visitor.where, why=f"with {session.provider or DISCORD}"))
 
     async def _store_claimable(

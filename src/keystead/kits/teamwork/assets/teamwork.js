@@ -21,7 +21,9 @@ const by = (id) => document.getElementById(id);
 const root = by("teamwork");
 const people = JSON.parse(root.dataset.people);
 
-let words = wordsOf(root.dataset.language);
+const texts = JSON.parse(root.dataset.words);
+const say = (text, values = {}) => (texts[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
+const words = wordsOf(say, document.documentElement.lang);
 let token = null;
 let me = null;
 let stream = null;
@@ -835,11 +837,9 @@ function options(select, choices) {
   if (choices.some(([value]) => value === kept)) select.value = kept;
 }
 
-// Redraw all texts in the selected language.
+// Draw all texts of the page.
 function speak() {
   team.words = words;
-  document.documentElement.lang = words.tag;
-  by("language").value = words.tag;
   for (const each of document.querySelectorAll("[data-word]")) each.textContent = words[each.dataset.word];
   for (const each of document.querySelectorAll("[data-role]")) each.textContent = roleIn(each.dataset.role);
   for (const each of document.querySelectorAll("[data-count]")) each.textContent = words.counts[each.dataset.count];
@@ -892,20 +892,5 @@ function draw() {
     drawDay();
   }
 }
-
-by("language").addEventListener("change", () => {
-  words = wordsOf(by("language").value);
-  // Kept as the choice for every page, as the switch in the frame keeps it.
-  const choice = new URLSearchParams({ language: words.tag });
-  fetch("/preferences", { method: "POST", body: choice, redirect: "manual" }).catch(() => {});
-  speak();
-  if (!me) return;
-  if (stream) {
-    listen();
-    drawConnection();
-  }
-  lookAtNotices.now();
-  act(() => team.lookAtLink());
-});
 
 start();
