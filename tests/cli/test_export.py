@@ -107,3 +107,25 @@ def test_help_has_examples(folder: Path) -> None:
     assert "keystead export myapp.keys --format typescript --out web/src/keys.ts" in said
     assert "2^53" in said
     assert "<bool>" not in said
+
+
+@pytest.mark.parametrize("form", ["typescript", "upstash", "json-schema"])
+def test_the_format_may_be_the_first_argument(folder: Path, form: str) -> None:
+    text = stdout_of(export(folder, "myapp.keys:AppKeys", "--format", form))
+    assert stdout_of(export(folder, form, "myapp.keys:AppKeys")) == text
+    assert stdout_of(export(folder, form, "myapp.keys:AppKeys", "--format", form)) == text
+    assert stdout_of(export(folder, form)) == stdout_of(export(folder, "--format", form))
+
+
+def test_two_formats_are_a_usage_error(folder: Path) -> None:
+    refused = export(folder, "typescript", "myapp.keys", "--format", "upstash")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "two formats: typescript and upstash" in " ".join(refused.stderr.split())
+
+
+def test_the_typed_client_is_a_module_over_the_client_of_upstash(folder: Path) -> None:
+    text = stdout_of(export(folder, "upstash", "myapp.keys:AppKeys"))
+    assert "from '@upstash/redis'" in text or 'from "@upstash/redis"' in text
+    assert "export interface User {" in text
+    shown = " ".join(stdout_of(export(folder, "--help")).split())
+    assert "keystead export upstash myapp.keys --out web/src/keys.ts" in shown

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from keystead import Channel, Counter, Hash, Keyspace, Set, SortedSet, Value, after, never, until
+from keystead import Channel, Counter, Hash, Keyspace, List, Log, Set, SortedSet, Value, after, never, until
 from keystead.schema import EpochMs
 
 
@@ -20,6 +20,11 @@ class Order(BaseModel):
     made_at: EpochMs
 
 
+class Address(BaseModel):
+    city: str
+    floor: int = 0
+
+
 class Notice(BaseModel):
     text: str
 
@@ -34,6 +39,9 @@ class ShopKeys(Keyspace):
     visits = Counter("visits:{day}", lifetime=after("2d"), doc="visits by day")
     tags = Set("tags:{name}", str, lifetime=never("removed with the item"), doc="tags of an item")
     profile = Hash("profile:{uid:int}", dict[str, str], lifetime=after("30d"), doc="what a user told us")
+    address = Hash("address:{uid:int}", Address, lifetime=after("30d"), doc="where a user lives")
+    recent = List("recent:{uid:int}", str, keep=3, lifetime=after("1d"), doc="what a user looked at, newest first")
+    repairs = Log("repairs:{name}", Notice, keep=3, lifetime=never("the newest three"), doc="repairs of an item")
     orders = SortedSet("orders", str, lifetime=never("emptied with the orders"), doc="the orders by time")
     order = Value(
         "order:{id:alnum}",

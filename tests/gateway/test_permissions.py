@@ -67,8 +67,11 @@ def test_scripts_need_a_token_for_them_and_a_store_that_runs_them(gateway: Gatew
 def test_an_administrator_passes_any_command_through_unless_it_would_hold_up_others(gateway: GatewayServer) -> None:
     assert gateway.send("PFADD", "p", "a", access="admin") == {"result": 1}
     assert gateway.send("OBJECT", "ENCODING", "p", access="admin") == {"result": "raw"}
-    for command in (["BLPOP", "l", 0], ["SUBSCRIBE", "c"], ["SELECT", 1], ["XREAD", "BLOCK", 0, "STREAMS", "s", "0"]):
-        refused = {"error": unavailable(str(command[0]))}
+    for command in (
+        *(["BLPOP", "l", 0], ["SUBSCRIBE", "c"], ["SELECT", 1], ["XREAD", "BLOCK", 0, "STREAMS", "s", "0"]),
+        *(["script", "debug", "yes"], ["SCRIPT", "DEBUG", "SYNC"], ["client", "reply", "off"], ["\u017fubscribe", "c"]),
+    ):
+        refused = {"error": unavailable(str(command[0]).upper())}
         assert gateway.send(*command, access="admin") == refused
     for access in ("read", "write", "scripts"):
         assert gateway.send("PFADD", "p", "b", access=access) == {"error": unavailable("PFADD")}

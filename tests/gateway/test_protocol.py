@@ -255,6 +255,61 @@ def test_a_malformed_request_is_one_clear_error_and_changes_nothing(
     assert gateway.send("DBSIZE") == {"result": 0}
 
 
+def test_a_request_with_two_tokens_is_refused_whichever_comes_first(gateway: GatewayServer) -> None:
+    """A proxy that checks one of them must not pass on the other."""
+    for tokens in (
+        (gateway.tokens["read"], gateway.tokens["write"]),
+        ("wrong", gateway.token),
+        (gateway.token, "wrong"),
+    ):
+        headers = [("authorization", f"Bearer {token}") for token in tokens]
+        answer = httpx2.post(gateway.url, json=["SET", "a", "b"], headers=headers)
+        assert (answer.status_code, list(answer.json())) == (400, ["error"])
+    assert gateway.send("DBSIZE") == {"result": 0}
+
+
+@on("memory", "redis")
+def test_a_page_of_a_scan_is_bounded_whatever_a_client_asks_for(gateway: GatewayServer) -> None:
+    gateway.batch("/pipeline", *(["SET", f"k{n}", n] for n in range(3_000)))
+    for count in ("3000", "1" * 18):
+        found, cursor, pages = set(), "0", 0
+        while pages == 0 or cursor != "0":
+            cursor, page = gateway.send("SCAN", cursor, "MATCH", "k*", "count", count)["result"]
+            assert len(page) < 1_100
+            found.update(page)
+            pages += 1
+        assert (len(found), pages > 2) == (3_000, True)
+
+
+async def test_a_huge_pipeline_and_one_too_many(client: Client) -> None:
+    commands = [["INCR", "n"]] * 10_000
+    answers = await client.batch("/pipeline", *commands)
+    assert answers[-1] == {"result": 10_000}
+    refused = await client.request("POST", "/pipeline", json=[*commands, ["INCR", "n"]])
+    assert (refused.status_code, refused.json()) == (400, {"error": "ERR a request has at most 10000 commands"})
+    assert await client.send("GET", "n") == "10000"
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_has_written_nothing(client: Client) -> None:
+    parts = [
+        {"type": "http.request", "body": b'[["SET","a","b"],', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", f"Bearer {client.token}".encode())]
+    scope = {"type": "http", "method": "POST", "path": "/pipeline", "query_string": b"", "headers": headers}
+    await client.app(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert await client.send("DBSIZE") == len(await client.tokens.records()) + 2
+
+
 def test_other_methods_are_refused(gateway: GatewayServer) -> None:
     answer = httpx2.request("DELETE", gateway.url, headers={"authorization": f"Bearer {gateway.token}"})
     assert answer.status_code == 405

@@ -64,8 +64,11 @@ def export(
 
       keystead export myapp.keys --format upstash --out web/src/keys.ts
 
+      keystead export upstash myapp.keys --out web/src/keys.ts
+
       keystead export login sharing --out keys.schema.json
     """
+    form, targets = _format_in(targets or [], form)
 
     async def work() -> int:
         text = _WRITERS[form](named_keyspaces(targets, more))
@@ -78,6 +81,16 @@ def export(
         return 0
 
     run(work)
+
+
+def _format_in(targets: list[str], form: ExportFormat) -> tuple[ExportFormat, list[str]]:
+    """The format, which may also be the first argument; and the keyspaces."""
+    if not targets or targets[0] not in list(ExportFormat):
+        return form, targets
+    named = ExportFormat(targets[0])
+    if form not in (ExportFormat.JSON_SCHEMA, named):
+        raise typer.BadParameter(say("two formats: {one} and {other}", one=named, other=form))
+    return named, targets[1:]
 
 
 def _write(text: str, out: Path, as_json: bool) -> None:

@@ -40,6 +40,8 @@ _BLOCKING: Final = frozenset({"XREAD", "XREADGROUP"})
 
 
 _LISTING: Final = ("SCAN", "KEYS")
+# The server answers nobody else while it collects a page.
+_LARGEST_PAGE: Final = 1_000
 
 
 class CommandRunner:
@@ -96,6 +98,8 @@ class CommandRunner:
     def _plan(self, command: RawCommand, permission: Permission) -> CommandPlan:
         name = str(command[0]).upper()
         command[0] = name
+        if name == "SCAN":
+            _limit_page(command)
         try:
             derived = derive(command)
             if derived is not None:
@@ -114,7 +118,7 @@ class CommandRunner:
         return PlainPlan(call) if refused is None else RefusedPlan(refused)
 
     def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> CommandPlan:
-        if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
+        if name in NEVER or _affects_connection(name, command):
             return RefusedPlan(unavailable(name))
         if self._engine is not None:
             is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
@@ -245,6 +249,21 @@ def _remove_upstash_flag(name: str, command: RawCommand) -> None:
     script = command[place] if place < len(command) else ""
     if isinstance(script, str) and script.startswith(_UPSTASH_FLAG):
         command[place] = "#!lua" + script.removeprefix(_UPSTASH_FLAG)
+
+
+def _limit_page(command: RawCommand) -> None:
+    """Make a large COUNT of SCAN smaller: it is a hint, and thousands of keys at once would hold up all others."""
+    for at in range(2, len(command) - 1, 2):
+        count = command[at + 1]
+        if _word(command[at]) == "COUNT" and count.isdigit() and (len(count) > 9 or int(count) > _LARGEST_PAGE):
+            command[at + 1] = str(_LARGEST_PAGE)
+
+
+def _affects_connection(name: str, command: RawCommand) -> bool:
+    """Whether options of a command make it block the connection, or change its state for all who share it."""
+    if name in _BLOCKING:
+        return "BLOCK" in map(_word, command)
+    return name == "SCRIPT" and len(command) > 1 and _word(command[1]) == "DEBUG"
 
 
 def _is_harmless_script(command: RawCommand) -> bool:

@@ -104,7 +104,7 @@ class GatewayApp:
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in _METHODS:
             raise RestError(405, "ERR only HEAD, GET, POST and PUT are allowed")
-        headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        headers = _headers_of(scope)
         permission = await self._authenticate(scope, headers)
         body = await self._read_body(headers, receive)
         segments = _segments(scope)
@@ -192,6 +192,13 @@ class GatewayApp:
         ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """Raises RestError for two tokens: a proxy may have checked the other one."""
+    if sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
+        raise RestError(400, "ERR the request has more than one authorization header")
+    return dict(scope["headers"])
 
 
 def _token_of(scope: Scope, headers: Mapping[bytes, bytes]) -> str:

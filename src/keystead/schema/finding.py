@@ -232,7 +232,8 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "check",
         "warning",
         "A store with weaker guarantees than the role states",
-        "The program starts, but the store guarantees less than the role states, or some keys may be too long for it.",
+        "The program starts, but the store guarantees less than the role states, some keys may be too long for it, or "
+        "their tokens may be found there for a while after they were used.",
         "Give the role another store, or bound the segments of the pattern.",
         'order = Value("order:{id}", Order, role="durable", ...)  # in memory://',
     ),

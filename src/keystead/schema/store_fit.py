@@ -86,6 +86,11 @@ def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
     """Guarantees that the role states and the store lacks. The program may start; `check` reports them."""
     if family.role == DURABLE and guarantees.durability == "memory":
         yield "its role is durable, but this store loses its data when it stops"
+    if guarantees.consistency == "eventual" and any(kind.name == "token" for kind in family.pattern.types.values()):
+        yield (
+            "its keys are tokens, and a token that was used or revoked may still be found here for a while; "
+            "one that works once, or must end at once, needs another role and store"
+        )
     longest = family.pattern.max_bytes
     limit = guarantees.key_max_bytes
     if limit is not None and limit < SHORT_KEYS and (longest is None or longest > limit):

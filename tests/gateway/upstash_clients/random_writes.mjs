@@ -19,6 +19,16 @@ const writes = [
   (p) => p.setex(`item:1:tea`, pick([3600, 10]), 'x'),
   (p) => p.zadd('offers', { score: random(100), member: pick(['a', 'b', 'c']) }),
   (p) => p.set(`offer:${pick(['a', 'b'])}`, { price: 1, ends_at: Date.now() + 3600000 }, pick([{ ex: 3600 }, {}])),
+  (p, at = Date.now() + 3600000) => p.set('offer:c', { price: 1, ends_at: at }, { pxat: at + pick([0, 0, -60000, 60000]) }),
+  (p) => p.hset(`address:${uid()}`, pick([{ city: 'Kobe', floor: 2 }, { floor: 3 }, { floor: 'x' }, { town: 'Kobe' }])),
+  (p) => p.hincrby(`address:${uid()}`, pick(['floor', 'city']), 1),
+  (p) => p.hdel(`address:${uid()}`, pick(['floor', 'city'])),
+  (p) => p.lpush(`recent:${uid()}`, pick(['tea', 'milk'])),
+  (p) => p.rpush('recent:1', 'a', 'b', 'c', 'd'),
+  (p) => p.lset('recent:1', 0, 'cake'),
+  (p) => p.xadd('repairs:tea', '*', { data: pick([{ text: 'mended' }, { txt: 1 }]) }),
+  (p) => p.xadd('repairs:milk', '*', { data: { text: 'mended' } }, { trim: { type: 'MAXLEN', threshold: pick([3, 9]), comparison: '=' } }),
+  (p) => p.xadd('repairs:tea', '*', { text: 'mended' }),
   (p) => p.incr(`visits:${day()}`),
   (p) => p.incrby(`visits:${day()}`, random(9)),
   (p) => p.expire(`visits:${day()}`, pick([172800, 5])),
@@ -35,12 +45,15 @@ const writes = [
   (p) => p.get('cart:1'),
 ];
 
-// Orders are listed in an index and own their receipts, so they change in transactions; often, a part is missing.
+// Orders are listed in an index and own their receipts, and collections begin with their lifetime: such changes are
+// transactions. Often, a part is missing.
 const changes = [
   (m, id, at) => m.set(`order:${id}`, { made_at: at }).zadd('orders', { score: pick([at, at, at + 1]), member: id }),
   (m, id) => m.set(`receipt:${id}`, 'paid', { ex: 60 }),
   (m, id) => m.del(`order:${id}`, ...pick([[`receipt:${id}`], []])).zrem('orders', pick([id, id, 'other'])),
   (m, id, at) => m.set(`order:${id}`, { made_at: at }),
+  (m) => m.hset(`address:${uid()}`, pick([{ city: 'Kobe' }, { floor: 1 }])).expire('address:1', pick([2592000, 60])),
+  (m) => m.lpush('recent:1', 'tea', 'milk').ltrim('recent:1', 0, pick([2, 9])).expire('recent:1', pick([86400, 999999])),
   (m, id) => m.zrem('orders', id),
   (m, id) => m.zadd('orders', { score: 1, member: id }),
 ];

@@ -15,10 +15,14 @@ from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.widgets.keys import WidgetKeys
+from keystead.parts.decorators import Once
+from keystead.parts.limit import Limited
+from keystead.parts.lock import Locked
 from keystead.schema import Counter, Hash, Keyspace, Steps, Value, after, procedure, sliding
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
 from keystead.schema.store_fit import misfits
+from keystead.stores import Guarantees
 from keystead.stores.cloudflare_kv import CloudflareKvStore
 from keystead.stores.cloudflare_kv.cloudflare_settings import CloudflareSettings
 from keystead.stores.cloudflare_kv.cloudflare_store import GUARANTEES
@@ -168,6 +172,59 @@ async def test_families_beyond_the_guarantees_are_refused_on_bind_and_by_check(s
         found = check([RefusedKeys], {"default": (store.url, store.guarantees)})
         unfit = {finding.family for finding in found if finding.code == "role-unfit"}
         assert unfit == set(WHY)
+
+
+class PartKeys(Keyspace):
+    """What needs atomic steps, with the role that KV is for."""
+
+    lock = Locked("lock:{id}", role="cache")
+    logins = Limited("logins:{ip}", "10/minute", role="cache")
+    payment = Once("payment:{id}", str, lifetime=after("1d"), role="cache", doc="a payment runs once")
+    seats = Counter("seats:{id}", lifetime=after("1d"), role="cache", doc="seats in use")
+
+
+async def test_locks_limits_counters_and_what_runs_once_are_refused_on_bind_and_by_check(
+    server: CloudflareServer,
+) -> None:
+    async with connect(server.url) as store:
+        with pytest.raises(DoesNotFit) as refused:
+            PartKeys(store)
+        for name in PartKeys.families:
+            assert f"PartKeys.{name} " in str(refused.value), name
+        found = check([PartKeys], {"default": (store.url, store.guarantees)})
+        unfit = {finding.family for finding in found if finding.code == "role-unfit"}
+        assert unfit == {f"PartKeys.{name}" for name in PartKeys.families}
+        assert unfit > {"PartKeys.lock", "PartKeys.lock_fence", "PartKeys.payment_lease"}
+
+
+class CodeKeys(Keyspace):
+    code = Value("code:{code:token}", str, lifetime=after("10m"), role="cache", doc="a code that works once")
+    invitation = Value("invitation:{code:token}", str, lifetime=after("10m"), doc="an invitation")
+
+
+def test_check_warns_of_tokens_in_the_role_cache_where_reads_lag() -> None:
+    found = check([CodeKeys], {"default": ("memory://", Guarantees()), "cache": ("cloudflare-kv://a/k", GUARANTEES)})
+    [weak] = [finding for finding in found if finding.code == "role-weak" and "tokens" in finding.sentence]
+    assert weak.family == "CodeKeys.code"
+    assert "works once, or must end at once, needs another role and store" in weak.sentence
+    assert not check([CodeKeys], {"default": ("memory://", Guarantees())})
+
+
+async def test_more_keys_than_one_answer_lists_are_listed_in_pages(server: CloudflareServer) -> None:
+    keys = {f"seats:{n}".encode() for n in range(2_345)}
+    async with connect(server.url) as store:
+        await store.run([("SET", key, "1") for key in keys])
+        pages = [page async for page in store.scan("seats:*")]
+        assert sorted(key for page in pages for key in page) == sorted(keys)
+        assert len(pages) > 2
+        assert await store.run([("DBSIZE",)]) == [2_345]
+        found, cursor, walked = [], b"0", 0
+        while walked == 0 or cursor != b"0":
+            [[cursor, page]] = await store.run([("SCAN", cursor, "MATCH", "seats:1*", "COUNT", 1000)])
+            found += page
+            walked += 1
+        assert sorted(found) == sorted(key for key in keys if key.startswith(b"seats:1"))
+        assert walked == 2  # of 1,111 keys
 
 
 class Team(BaseModel):

@@ -10,6 +10,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreUnavailable
+from keystead.stores import Command
 from keystead.stores.copy import Copied, Passed, follow
 from tests import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
@@ -122,7 +123,7 @@ async def test_strings_follow_from_and_to_cloudflare_kv_with_their_deadlines(
         async with following(source, target) as moving:
             await moving.in_step()
             assert await own(target) == await contents(source)
-            for changes in (
+            rounds: tuple[list[Command], ...] = (
                 [("SET", "membership:1", "changed", "PXAT", ends_ms + 1), ("SET", "membership:2", 2, "PXAT", ends_ms)],
                 [
                     ("DEL", "membership:4"),
@@ -130,7 +131,8 @@ async def test_strings_follow_from_and_to_cloudflare_kv_with_their_deadlines(
                     ("SET", "forever", "for a day", "EX", 86_400),
                 ],
                 [("SET", "membership:4", "again"), ("DEL", "membership:new")],
-            ):
+            )
+            for changes in rounds:
                 await source.run(changes)
                 assert (await moving.in_step()).changes == len(changes)
                 assert await own(target) == await contents(source)

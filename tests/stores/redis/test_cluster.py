@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import keystead
-from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
+from keystead.errors import BadUrl, CrossSlot, StoreUnavailable, WrongKind
 from keystead.stores import Step, Store, at_most, field_holds, holds, required
 from keystead.testing.reply_comparison import replies_of
 from tests import servers
@@ -79,11 +79,14 @@ async def test_commands_with_many_keys_cross_the_slots(store: Store) -> None:
     assert await store.run([("DEL", *KEYS, "no:1"), ("DBSIZE",)]) == [len(KEYS), 0]
 
 
-async def test_a_cursor_is_refused_and_scan_walks_every_node(store: Store) -> None:
+async def test_a_scan_walks_every_node_and_so_does_its_cursor(store: Store) -> None:
     await store.run([("SET", key, key) for key in KEYS])
     await store.run([("HSET", f"h:{key}", "f", "v") for key in KEYS])
-    with pytest.raises(BadArgument, match=r"use store\.scan"):
-        await store.run([("SCAN", 0)])
+    walked, cursor = [], b""
+    while cursor != b"0":
+        [[cursor, keys]] = await store.run([("SCAN", cursor or 0, "MATCH", "key:*", "COUNT", 10)])
+        walked += keys
+    assert sorted(walked) == sorted(key.encode() for key in KEYS)
     found = [key async for page in store.scan("key:*", page=10) for key in page]
     assert sorted(found) == sorted(key.encode() for key in KEYS)
     hashes = [key async for page in store.scan(kind="hash") for key in page]
