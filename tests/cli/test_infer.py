@@ -125,6 +125,36 @@ def test_diff_prints_only_what_an_edited_file_does_not_declare(program: Program)
     assert "but the keys expire" in lines[1]
 
 
+OTHER = """
+from keystead import Keyspace, Value, after
+
+class OtherKeys(Keyspace):
+    x = Value("x", str, lifetime=after("1s"), doc="x")
+"""
+
+
+def test_show_doctor_and_infer_group_the_same_keys_alike(program: Program) -> None:
+    program.write(*shop(), *[("SET", f"day.2026-02-{day:02}", "x") for day in range(1, 29)])
+    (program.folder / "other.py").write_text(OTHER)
+    kits = {"KEYSTEAD_KITS": "widgets"}  # all others have a family that the key `orders` fits
+    shown = json.loads(program.keystead("show", "--keyspace", "other", "--json", **kits).stdout)["unknown"]["shapes"]
+    examined = json.loads(program.keystead("doctor", "other", "--json", **kits).stdout)["unknown"]
+    assert shown == examined
+    lines = drafted(program).splitlines()
+    inferred = {
+        re.sub(r"\{\w+:", "{", lines[at + 1].strip(' ",')): int(count[1])
+        for at, line in enumerate(lines)
+        if line.endswith("(")
+        and "=" in line
+        and (
+            count := next(found for text in reversed(lines[:at]) if (found := re.search(r"# \w+: (\d+) keys?,", text)))
+        )
+    }
+    assert inferred == {one["shape"]: one["count"] for one in examined}
+    assert inferred["account:{int}"] == 60
+    assert inferred["day.{date}"] == 28
+
+
 def test_hostile_keys_and_values_put_no_code_into_the_draft(program: Program) -> None:
     hostile = '");import os;os.abort()#\n"""'
     names = [hostile, f"a:{hostile}", "class:1", "x:{y}:1", f"h:{'z' * 5000}"]
@@ -206,10 +236,7 @@ def test_control_characters_of_keys_reach_neither_a_terminal_nor_a_file(program:
     path = program.folder / "keys.md"
     path.write_text("| Key | Type | TTL |\n|--|--|--|\n" + "".join(f"| `{t}:{{id}}` | {t} | {t} |\n" for t in HOSTILE))
     empty = program.folder / "other.py"
-    empty.write_text(
-        "from keystead import Keyspace, Value, after\n"
-        "class OtherKeys(Keyspace):\n    x = Value('x', str, lifetime=after('1s'), doc='x')\n"
-    )
+    empty.write_text(OTHER)
     for command in (
         ("infer", program.url, "--wait", "0s"),
         ("infer", program.url, "--wait", "0s", "--diff", str(empty)),
