@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from keystead import Keyspace, after
+from keystead import Keyspace, after, sliding
 from keystead.schema.check import check
+from tests import forking
 from tests.cli.program import Program, assert_one_sentence
+from tests.cli.test_asking import Terminal
+from tests.serving import environment
 
 
 def imported(text: str, folder: Path) -> type[Keyspace]:
@@ -123,6 +126,39 @@ def test_diff_prints_only_what_an_edited_file_does_not_declare(program: Program)
     assert lines[0].startswith("+ cart: Set cart:{cart_id:int}  (")
     assert lines[1].startswith("~ AppKeys.orders: declared as never expires")
     assert "but the keys expire" in lines[1]
+
+
+def test_deadlines_that_an_application_moves_while_the_command_waits_are_sliding(program: Program) -> None:
+    program.write(
+        *[("SET", f"sess:{at:08x}", "x y", "PX", 1_800_000) for at in range(30)],
+        *[("SET", f"once:{at:08x}", "x y", "PX", 1_800_000) for at in range(30)],
+    )
+    options = ("infer", program.url, "--wait", "3s")
+    with subprocess.Popen(
+        forking.command(*options), cwd=program.folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        while process.poll() is None:  # the application, until the command has read everything twice
+            program.write(*[("PEXPIRE", f"sess:{at:08x}", 1_800_000) for at in range(30)])
+        assert process.stdout is not None
+        text = process.stdout.read()
+    families = imported(text, program.folder).families
+    assert families["sess"].lifetime == sliding("30m", touch_every="30s")
+    assert families["once"].lifetime == after("30m")
+    assert "# sure: 30 keys, 30 read; sliding, 30 deadlines moved between two looks" in text
+
+
+def test_all_reads_every_key_and_a_terminal_shows_progress(program: Program) -> None:
+    program.write(*[("SET", f"item:{at}", "x y") for at in range(1_500)])
+    sampled = re.search(r"1,500 keys, ([\d,]+) read", drafted(program))
+    assert sampled is not None
+    assert int(sampled[1].replace(",", "")) < 1_000
+    path = program.folder / "all.py"
+    terminal = Terminal(program, "infer", program.url, "--all", "--wait", "0s", "--output", str(path), columns=120)
+    assert terminal.wait() == 0
+    assert "1,500 keys, 1,500 read" in path.read_text()
+    assert "reading" in terminal.said
+    assert "1,500 keys" in terminal.said
+    assert "wrote " in terminal.said
 
 
 OTHER = """
