@@ -105,6 +105,7 @@ def main(
     growth: GET, SET and memory at 1,000,000 keys and at 10,000.
     sweep: the longest call while 1,000,000 expired keys are removed.
     schema: the overhead of typed keys over raw commands, on Redis and on SQLite.
+    infer: memory and speed of `keystead infer` on 1,000,000 keys, and its effect on concurrent reads.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and its effect on concurrent reads.
     console: the first page of a family of 1,000,000 keys, and its effect on concurrent reads.
     sessions: a web application with and without sessions, and its peers; 1,000,000 sessions.

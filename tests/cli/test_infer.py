@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from keystead import Keyspace, after
+from keystead import Keyspace, after, sliding
 from keystead.schema.check import check
+from tests import forking
 from tests.cli.program import Program, assert_one_sentence
+from tests.cli.test_asking import Terminal
+from tests.serving import environment
 
 
 def imported(text: str, folder: Path) -> type[Keyspace]:
@@ -125,6 +128,61 @@ def test_diff_prints_only_what_an_edited_file_does_not_declare(program: Program)
     assert "but the keys expire" in lines[1]
 
 
+def test_deadlines_that_an_application_moves_while_the_command_waits_are_sliding(program: Program) -> None:
+    program.write(
+        *[("SET", f"sess:{at:08x}", "x y", "PX", 1_800_000) for at in range(30)],
+        *[("SET", f"once:{at:08x}", "x y", "PX", 1_800_000) for at in range(30)],
+    )
+    options = ("infer", program.url, "--wait", "3s")
+    with subprocess.Popen(
+        forking.command(*options), cwd=program.folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        while process.poll() is None:  # the application, until the command has read everything twice
+            program.write(*[("PEXPIRE", f"sess:{at:08x}", 1_800_000) for at in range(30)])
+        assert process.stdout is not None
+        text = process.stdout.read()
+    families = imported(text, program.folder).families
+    assert families["sess"].lifetime == sliding("30m", touch_every="30s")
+    assert families["once"].lifetime == after("30m")
+    assert "# sure: 30 keys, 30 read; sliding, 30 deadlines moved between two looks" in text
+
+
+def test_all_reads_every_key_and_a_terminal_shows_progress(program: Program) -> None:
+    program.write(*[("SET", f"item:{at}", "x y") for at in range(1_500)])
+    sampled = re.search(r"1,500 keys, ([\d,]+) read", drafted(program))
+    assert sampled is not None
+    assert int(sampled[1].replace(",", "")) < 1_000
+    path = program.folder / "all.py"
+    terminal = Terminal(program, "infer", program.url, "--all", "--wait", "0s", "--output", str(path), columns=120)
+    assert terminal.wait() == 0
+    assert "1,500 keys, 1,500 read" in path.read_text()
+    assert "reading" in terminal.said
+    assert "1,500 keys" in terminal.said
+    assert "wrote " in terminal.said
+
+
+OTHER = """
+from keystead import Keyspace, Value, after
+
+class OtherKeys(Keyspace):
+    x = Value("x", str, lifetime=after("1s"), doc="x")
+"""
+
+
+def test_show_doctor_and_infer_group_the_same_keys_alike(program: Program) -> None:
+    program.write(*shop(), *[("SET", f"day.2026-02-{day:02}", "x") for day in range(1, 29)])
+    (program.folder / "other.py").write_text(OTHER)
+    shown = json.loads(program.keystead("show", "--keyspace", "other", "--json").stdout)["unknown"]["shapes"]
+    examined = json.loads(program.keystead("doctor", "other", "--json").stdout)["unknown"]
+    assert shown == examined
+    found = re.findall(r"# \w+: (\d+) keys?, .*\n(?: +#.*\n)* +\w+ = \w+\(\n +\"(.*)\"", drafted(program))
+    inferred = {re.sub(r"\{\w+:", "{", pattern): int(count) for count, pattern in found}
+    assert inferred.pop("orders") == 1  # which fits a family of the session data kit, too, so it is not unknown
+    assert inferred == {one["shape"]: one["count"] for one in examined}
+    assert inferred["account:{int}"] == 60
+    assert inferred["day.{date}"] == 28
+
+
 def test_hostile_keys_and_values_put_no_code_into_the_draft(program: Program) -> None:
     hostile = '");import os;os.abort()#\n"""'
     names = [hostile, f"a:{hostile}", "class:1", "x:{y}:1", f"h:{'z' * 5000}"]
@@ -206,10 +264,7 @@ def test_control_characters_of_keys_reach_neither_a_terminal_nor_a_file(program:
     path = program.folder / "keys.md"
     path.write_text("| Key | Type | TTL |\n|--|--|--|\n" + "".join(f"| `{t}:{{id}}` | {t} | {t} |\n" for t in HOSTILE))
     empty = program.folder / "other.py"
-    empty.write_text(
-        "from keystead import Keyspace, Value, after\n"
-        "class OtherKeys(Keyspace):\n    x = Value('x', str, lifetime=after('1s'), doc='x')\n"
-    )
+    empty.write_text(OTHER)
     for command in (
         ("infer", program.url, "--wait", "0s"),
         ("infer", program.url, "--wait", "0s", "--diff", str(empty)),

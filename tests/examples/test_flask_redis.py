@@ -74,6 +74,12 @@ def test_the_commands_of_each_step_find_the_defect_and_then_nothing(
     assert {line.split()[1] for line in observed.stdout.splitlines() if line.startswith("error ")} == {"no-deadline"}
     [difference] = keystead("infer", url, "--diff", "keys.py", "--wait", "0s").stdout.splitlines()
     assert difference.startswith("~ ShopKeys.cart:")
+    written = keystead("infer", "--document", "keys.md", "--output", "from_document.py")
+    assert (written.returncode, written.stderr) == (0, "")
+    agreed = keystead("infer", "--document", "keys.md", "--diff", "keys.py")
+    assert (agreed.returncode, agreed.stdout) == (0, "")
+    [contradiction] = keystead("infer", url, "--diff", "from_document.py", "--wait", "0s").stdout.splitlines()
+    assert contradiction.startswith("~ AppKeys.cart: declared as 30 days after the last use")
     visit("typed_writes")
     assert keystead("doctor", "keys", "--store", url).stdout.splitlines()[-1] == "100 keys: no findings"
     client = redis.Redis.from_url(url)
@@ -82,3 +88,27 @@ def test_the_commands_of_each_step_find_the_defect_and_then_nothing(
     assert "1 repaired, 0 left" in repaired.stdout, repaired.stdout + repaired.stderr
     assert client.ttl("cart:long-gone") > 0
     client.close()
+
+
+def test_watch_shows_who_still_writes_keys_of_no_family(redis_server: servers.Server, tmp_path: Path) -> None:
+    url, folder = redis_server.url, tmp_path / "shop"
+    redis_server.ask("FLUSHALL")
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with subprocess.Popen(
+        forking.command("watch", "keys", "--store", url, "--unknown"),
+        cwd=folder,
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            assert process.stderr.readline().startswith("watching ")
+            redis_server.ask("SET", "newsletter:ann", "1")
+            redis_server.ask("INCR", "views:apple")
+            seen = [process.stdout.readline().split()[1:] for _ in range(2)]
+        finally:
+            process.kill()
+    assert seen == [["(no", "family)", "written", "newsletter:ann"], ["ShopKeys.views", "written", "views:apple"]]
