@@ -80,7 +80,8 @@ def show(
       keystead show quarantine --json
     """
     if family and not keyspace and not values and _names_a_keyspace(family):
-        family, keyspace = None, [family]
+        keyspace = [family]
+        family = None
     classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
@@ -119,7 +120,7 @@ def show(
 
 def _names_a_keyspace(name: str) -> bool:
     """Whether this is a keyspace rather than a family of the kits. Their families come first."""
-    if any(name in cls.families for cls in [*keyspaces(), QuarantineKeys]):
+    if name in QuarantineKeys.families or any(name in cls.families for cls in keyspaces()):
         return False
     return ":" in name or name.endswith(".py") or name in NAMED or name == "kits" or name in modules_here()
 
