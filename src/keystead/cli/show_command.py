@@ -40,7 +40,7 @@ from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey,
 
 _FAMILY_HELP = (
     "A family to show in detail: counter, or WidgetKeys.counter; quarantine for the keys that the doctor set aside. "
-    "Alone, it may also be a KEYSPACE, as in other commands."
+    "A KEYSPACE may precede it, or be alone, as in other commands."
 )
 _VALUES_HELP = "The values of its placeholders, to show one key and its related keys."
 _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed fields are hidden."
@@ -73,15 +73,15 @@ def show(
 
       keystead show myapp.keys:AppKeys
 
-      keystead show session --keyspace myapp.keys --samples 10
+      keystead show myapp.keys session --samples 10
 
       keystead show counter example-a1b2c3d4
 
       keystead show quarantine --json
     """
-    if family and not keyspace and not values and _names_a_keyspace(family):
+    if family and not keyspace and _names_a_keyspace(family):
         keyspace = [family]
-        family = None
+        family, *values = values or [None]  # type: ignore[list-item]
     classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
