@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests import servers
+from tests.examples.agreeing_browser import AGREES
 from tests.real_servers import redis_server
 from tests.serving import environment, free_port, listens, wait_until
 
@@ -35,17 +36,6 @@ LASTING = {
     "npm start": "3000",
 }
 SETS_UP = ("pip install", "npm install", "cd ", "export ")
-# Of a person who agrees to everything; $BROWSER names it.
-AGREES = """
-import sys
-from urllib.parse import parse_qsl, urlsplit
-import httpx2
-asked = urlsplit(sys.argv[1])
-with httpx2.Client(trust_env=False, timeout=60) as browser:
-    form = {**dict(parse_qsl(asked.query)), "person": "demo-ada"}
-    agreed = browser.post(f"{asked.scheme}://{asked.netloc}{asked.path}", data=form)
-    browser.get(agreed.headers["location"])
-"""
 
 
 @dataclass
