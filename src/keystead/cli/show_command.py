@@ -14,7 +14,7 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import one_line, print_json, shorten
+from keystead.cli.formatting import one_line, print_json, rough_duration, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     NAMED,
@@ -34,7 +34,6 @@ from keystead.cli.terminal_language import plural, say
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
-from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
@@ -243,7 +242,9 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
 def _print_samples(console: Console, one: FamilySurvey) -> None:
     for sample in one.samples:
         left = (
-            say("no deadline") if sample.left_ms is None else say("{duration} left", duration=roughly(sample.left_ms))
+            say("no deadline")
+            if sample.left_ms is None
+            else say("{duration} left", duration=rough_duration(sample.left_ms))
         )
         console.print(_indent(Text.assemble(one_line(sample.key), "  ", (left, "dim")), 2))
         console.print(_indent(Text(shorten(sample.value), "dim"), 4))
