@@ -36,7 +36,7 @@ test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=py
 	$(call pytest,not matrix)
 
 test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: every further store, more random runs, benchmarks
-	@scripts/servers.sh mariadbd memcached nginx caddy systemd-analyze
+	@scripts/servers.sh mariadbd memcached nginx caddy systemd-analyze Xvfb
 	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types

@@ -10,6 +10,7 @@ package() {
     case $1 in
     mariadbd) echo mariadb-server ;;
     systemd-analyze) echo systemd ;;
+    Xvfb) echo xvfb ;;
     *) echo "$1" ;;
     esac
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import html
 import json
+import os
 import sys
 from pathlib import Path
 from string import Template
@@ -18,6 +19,7 @@ from urllib.request import Request, urlopen
 
 HERE = Path(__file__).parent
 BLOG = "https://blog.example"  # where the blog will be; its pages' URLs name the widgets
+SERVER = os.environ.get("BLOG_SERVER", "http://127.0.0.1:8700")
 WIDGETS = {"counter": "visit", "like": "like", "board": "bbs"}
 
 
@@ -46,7 +48,7 @@ def build(server: str, token: str, folder: Path) -> list[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the blog into a folder.")
-    parser.add_argument("--server", default="http://127.0.0.1:8700", help="the Keystead server with the widgets kit")
+    parser.add_argument("--server", default=SERVER, help="the Keystead server with the widgets kit")
     parser.add_argument("--token", required=True, help="your own secret: with it you own the widgets")
     parser.add_argument("--into", type=Path, default=HERE / "site", help="the folder for the pages")
     given = parser.parse_args()

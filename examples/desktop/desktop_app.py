@@ -36,6 +36,10 @@ class Failed(Exception):
     """A sentence for the user."""
 
 
+class NotSignedIn(Failed):
+    pass
+
+
 def call(method: str, path: str, body: dict[str, Any] | None = None, token: str = "") -> dict[str, Any]:
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
@@ -114,7 +118,7 @@ def read_token() -> str:
     try:
         return TOKEN_FILE.read_text().strip()
     except FileNotFoundError:
-        raise Failed("You are not signed in. Run: python desktop_app.py sign-in") from None
+        raise NotSignedIn("You are not signed in.") from None
 
 
 def status() -> str:
@@ -136,7 +140,8 @@ def main() -> int:
     try:
         print(command())
     except Failed as failed:
-        print(failed, file=sys.stderr)
+        hint = " Run: python desktop_app.py sign-in" if isinstance(failed, NotSignedIn) else ""
+        print(f"{failed}{hint}", file=sys.stderr)
         return 1
     return 0
 

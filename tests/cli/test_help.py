@@ -1,9 +1,11 @@
 """The command line itself: help, near misses, names of keyspaces, shell completion, and how little `--help` imports."""
 
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import typer
 from keystead.cli import COMMANDS, KIT_SUMMARIES, _add_commands, app
 from keystead.cli.flags import lay_out
 from tests.cli.program import Program, assert_one_sentence, output
-from tests.serving import environment
+from tests.serving import environment, keystead_command
 
 # What a list of commands needs none of.
 SLOW = (
@@ -190,3 +192,15 @@ def test_lists_of_commands_name_the_kits_of_the_settings(program: Program) -> No
     shown = program.keystead("-h", KEYSTEAD_KITS="tests.server.household:KIT", PYTHONPATH=paths).stdout
     assert "household" in shown
     assert "doctor" in shown
+
+
+def test_help_takes_less_than_a_third_of_a_second_of_processor_time(tmp_path: Path) -> None:
+    """The median of seven starts of the installed program, which imports no command."""
+    command = keystead_command("--help")
+    used = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert median(used) < 0.3

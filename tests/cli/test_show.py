@@ -51,6 +51,12 @@ def test_a_keyspace_alone_is_named_as_in_other_commands(program: Program) -> Non
         assert "5 keys in 4 of 5 families" in shown.stdout
     assert "WidgetKeys.counters" in program.keystead("show", "widgets").stdout
     assert "WidgetKeys.counters" not in program.keystead("show", "counter").stdout
+    before, after = ("myapp.keys", "session", "s1"), ("session", "s1", "--keyspace", "myapp.keys")
+    shown = program.keystead("show", *before)
+    assert shown.stdout.startswith("sess:s1: ")
+    assert shown.stdout == program.keystead("show", *after).stdout
+    elsewhere = program.keystead("show", "daily")
+    assert_one_sentence(elsewhere, 2, "there is no family 'daily'; myapp.keys declares it: add -k myapp.keys")
     unknown = program.keystead("show", "sesion")
     assert_one_sentence(unknown, 2, "there is no family 'sesion'; did you mean session?")
     assert len(unknown.stderr) < 500, unknown.stderr
@@ -85,4 +91,4 @@ def test_a_missing_key_is_in_no_index(program: Program) -> None:
 
 def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("show", "--help").stdout
-    assert "keystead show session --keyspace myapp.keys --samples 10" in shown
+    assert "keystead show myapp.keys session --samples 10" in shown

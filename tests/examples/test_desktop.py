@@ -1,9 +1,12 @@
 """The desktop example signs in against a real server; the test clicks in place of the browser."""
 
 import importlib.util
+import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
@@ -12,7 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from tests.serving import Keystead, keystead_serving
+from tests.examples.agreeing_browser import AGREES
+from tests.serving import Keystead, environment, keystead_serving, program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "desktop" / "desktop_app.py"
 pytestmark = pytest.mark.matrix
@@ -71,6 +75,71 @@ def test_a_patron_signs_in_sees_the_quota_and_signs_out(
     assert run(device, "status", monkeypatch) == 0
     assert run(device, "sign-out", monkeypatch) == 0
     assert not device.TOKEN_FILE.exists()
+
+
+CLICKS = """
+import time
+from desktop_window import Window
+
+window = Window()
+
+def until(text):
+    while text not in window.said.get():
+        window.update()
+        time.sleep(0.01)
+    window.update()
+    print(window.said.get())
+
+def click(name):
+    while window.buttons[name].instate(["disabled"]):
+        window.update()
+    window.buttons[name].invoke()
+
+until("not signed in")
+click("Sign in")
+until("tokens this month")
+click("Sign out")
+until("Signed out")
+click("Refresh")
+until("not signed in")
+"""
+
+
+@contextmanager
+def display() -> Iterator[str]:
+    """A screen in memory."""
+    reads, writes = os.pipe()
+    command = [program("Xvfb"), "-displayfd", str(writes), "-nolisten", "tcp", "-screen", "0", "800x600x24"]
+    server = subprocess.Popen(command, pass_fds=[writes], stderr=subprocess.DEVNULL)
+    os.close(writes)
+    try:
+        with os.fdopen(reads) as numbers:
+            yield f":{int(numbers.readline())}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_the_window_signs_in_shows_the_quota_and_signs_out(server: Keystead, tmp_path: Path) -> None:
+    (tmp_path / "agrees.py").write_text(AGREES)
+    own = {
+        "APP_SERVER": server.url,
+        "APP_TOKEN_FILE": str(tmp_path / "token"),
+        "BROWSER": f"{sys.executable} {tmp_path}/agrees.py %s &",
+        "PYTHONPATH": str(EXAMPLE.parent),
+    }
+    with display() as screen:
+        clicked = subprocess.run(
+            [sys.executable, "-c", CLICKS],
+            env=environment({**own, "DISPLAY": screen}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    assert clicked.returncode == 0, clicked.stderr
+    assert len([line for line in clicked.stdout.splitlines() if "tokens this month" in line]) == 1
+    assert clicked.stdout.splitlines()[-2:] == ["Signed out.", "You are not signed in."]
 
 
 def test_a_second_device_ends_the_session_of_the_first(

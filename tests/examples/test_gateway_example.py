@@ -54,6 +54,13 @@ def test_the_generated_keys_are_those_of_the_document() -> None:
     assert (EXAMPLE / "web" / "keys.ts").read_text() == upstash_client([keyspace()])
 
 
+def test_the_packages_of_the_example_are_those_that_the_tests_use() -> None:
+    _, packages = servers.node_with("upstash_clients")
+    own, tested = (json.loads((folder / "package.json").read_text()) for folder in (EXAMPLE / "web", packages))
+    for kind in ("dependencies", "devDependencies"):
+        assert own[kind].items() <= tested[kind].items()
+
+
 @pytest.fixture
 def compiled() -> Iterator[Path]:
     """The TypeScript of the example, compiled beside the packages."""

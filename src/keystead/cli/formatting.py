@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from keystead.cli.terminal_language import say
+from keystead.cli.terminal_language import plural, say
 
 if TYPE_CHECKING:
     from keystead.parts.apikeys import IssuedApiKey
@@ -23,6 +23,17 @@ def json_text(data: Any, indent: int | None = None) -> str:
 
 def print_json(data: Any) -> None:
     typer.echo(json_text(data, indent=2))
+
+
+def rough_duration(ms: int) -> str:
+    """The time in words, rounded down to days, hours, minutes or seconds. Three days are more telling than 70 hours."""
+    if ms >= 3 * 86_400_000:
+        return plural("{count} day", "{count} days", ms // 86_400_000)
+    if ms >= 3 * 3_600_000:
+        return plural("{count} hour", "{count} hours", ms // 3_600_000)
+    if ms >= 3 * 60_000:
+        return plural("{count} minute", "{count} minutes", ms // 60_000)
+    return plural("{count} second", "{count} seconds", ms // 1_000) if ms >= 1_000 else say("less than a second")
 
 
 def one_line(text: str) -> str:

@@ -16,14 +16,13 @@ from rich.text import Text
 from keystead.catalogue import message
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import print_json
+from keystead.cli.formatting import print_json, rough_duration
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
 from keystead.cli.terminal_language import say
 from keystead.errors import printable
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
-from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 
 _KITS_HELP = """The kits whose jobs to use, separated by commas; one of your own as myapp.kit:KIT.
@@ -220,7 +219,7 @@ def _next(one: JobNow) -> Text:
     if one.next_ms is None:
         return Text.assemble((say("not known"), "bold red"), "\n", (say("run keystead doctor"), "dim"))
     left_ms = one.next_ms - time_ns() // 1_000_000
-    soon = say("in {duration}", duration=roughly(left_ms)) if left_ms > 0 else say("due now")
+    soon = say("in {duration}", duration=rough_duration(left_ms)) if left_ms > 0 else say("due now")
     return Text.assemble(_local(one.job, one.next_ms), "\n", (soon, "dim"))
 
 
@@ -270,7 +269,7 @@ def _join_result(result: Mapping[str, int | str]) -> str:
 
 def _duration_text(entry: RunEntry) -> str:
     ms = max(0, entry.ended_ms - entry.began_ms)
-    return f"{ms / 1000:.1f} s" if ms < 60_000 else roughly(ms)
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else rough_duration(ms)
 
 
 def _utc(ms: int) -> str:

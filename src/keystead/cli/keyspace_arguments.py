@@ -17,7 +17,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.name_hints import complete_keyspace, did_you_mean, modules_here
+from keystead.cli.name_hints import complete_keyspace, did_you_mean, families_here, modules_here
 from keystead.cli.terminal_language import say
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, printable
 from keystead.kits import KITS
@@ -227,7 +227,12 @@ def find_family(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
         names = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
         fail(say("several families are called {name}: write one of {names}", name=repr(name), names=names), USAGE_ERROR)
     known = sorted({own for cls in classes for own in cls.families})
-    near = did_you_mean(attribute, known)
+    declares = families_here().get(attribute)
+    near = (
+        say("; {module} declares it: add -k {module}", module=declares)
+        if declares
+        else did_you_mean(attribute, [*known, *modules_here()])
+    )
     return fail(
         say(
             "there is no family {name}{near}; the families are: {names}",

@@ -30,6 +30,11 @@ def modules_here() -> dict[str, list[str]]:
     return _declared_here(_KEYSPACE)
 
 
+def families_here() -> dict[str, str]:
+    """The families that modules below the working directory declare, with the module of each."""
+    return {name: module for module, names in _declared_here(_FAMILY).items() for name in names}
+
+
 def _declared_here(names: re.Pattern[str]) -> dict[str, list[str]]:
     """What the modules below the working directory declare, of those that declare keyspaces.
 
@@ -66,5 +71,4 @@ def complete_keyspace(ctx: Any, incomplete: str) -> list[str]:
 
 def complete_family(ctx: Any, incomplete: str) -> list[str]:
     """The families of the modules below the working directory."""
-    names = {name for names in _declared_here(_FAMILY).values() for name in names}
-    return sorted(one for one in names if one.startswith(incomplete))
+    return sorted(one for one in families_here() if one.startswith(incomplete))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import one_line, print_json, shorten
+from keystead.cli.formatting import one_line, print_json, rough_duration, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     NAMED,
@@ -34,13 +34,12 @@ from keystead.cli.terminal_language import plural, say
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
-from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
 _FAMILY_HELP = (
     "A family to show in detail: counter, or WidgetKeys.counter; quarantine for the keys that the doctor set aside. "
-    "Alone, it may also be a KEYSPACE, as in other commands."
+    "A KEYSPACE may precede it, or be alone, as in other commands."
 )
 _VALUES_HELP = "The values of its placeholders, to show one key and its related keys."
 _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed fields are hidden."
@@ -73,14 +72,15 @@ def show(
 
       keystead show myapp.keys:AppKeys
 
-      keystead show session --keyspace myapp.keys --samples 10
+      keystead show myapp.keys session --samples 10
 
       keystead show counter example-a1b2c3d4
 
       keystead show quarantine --json
     """
-    if family and not keyspace and not values and _names_a_keyspace(family):
-        family, keyspace = None, [family]
+    if family and not keyspace and _names_a_keyspace(family):
+        keyspace = [family]
+        family, *values = values or [None]  # type: ignore[list-item]
     classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
@@ -119,7 +119,7 @@ def show(
 
 def _names_a_keyspace(name: str) -> bool:
     """Whether this is a keyspace rather than a family of the kits. Their families come first."""
-    if any(name in cls.families for cls in [*keyspaces(), QuarantineKeys]):
+    if name in QuarantineKeys.families or any(name in cls.families for cls in keyspaces()):
         return False
     return ":" in name or name.endswith(".py") or name in NAMED or name == "kits" or name in modules_here()
 
@@ -242,7 +242,9 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
 def _print_samples(console: Console, one: FamilySurvey) -> None:
     for sample in one.samples:
         left = (
-            say("no deadline") if sample.left_ms is None else say("{duration} left", duration=roughly(sample.left_ms))
+            say("no deadline")
+            if sample.left_ms is None
+            else say("{duration} left", duration=rough_duration(sample.left_ms))
         )
         console.print(_indent(Text.assemble(one_line(sample.key), "  ", (left, "dim")), 2))
         console.print(_indent(Text(shorten(sample.value), "dim"), 4))
