@@ -125,29 +125,6 @@ async def test_of_two_operators_who_edit_one_value_the_second_is_told_and_sees_w
         assert (await shop.keys.cart("1").get()).items == 4  # type: ignore[union-attr]
 
 
-async def test_a_session_that_ends_in_the_middle_of_a_repair_stops_it_and_the_page_says_what_was_done(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with serving_shop(tmp_path, orphans=3_000) as shop, tab(browser) as used:
-        page = used.page
-        await shop.enter(page)
-        await shop.goto(page, "/findings")
-        await page.locator("[data-key=x]").click()
-        await wait_for_task(page)
-        await shop.goto(page, "/findings/repair?code=orphan")
-        await confirm(page, "orphan", by_keyboard=True)
-        await page.wait_for_url("**/task/repair")
-        await page.evaluate("document.querySelector('form[action=\"/console/leave\"]').submit()")
-        await page.wait_for_url("**/console/enter")
-        await shop.enter(page, "viewer", "operator:eve")
-        await shop.goto(page, "/task/repair")
-        await wait_for_task(page, "stopped")
-        await expect(page.locator("[role=alert]")).to_contain_text("the session that started it has ended")
-        assert await shop.keys.draft("gone-2999").exists()
-        assert await shop.keys.cart("1").exists()
-        assert await page.locator("a.danger, button.danger").count() == 0  # a viewer is offered no act
-
-
 async def test_changes_appear_while_they_happen(browser: Browser, tmp_path: Path) -> None:
     async with serving_shop(tmp_path) as shop, tab(browser) as used:
         await shop.enter(used.page, "viewer")
