@@ -16,5 +16,5 @@ def test_a_quick_run_times_first_pages_beside_reads(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = json.loads(result.read_text())["rows"]
     pages = [row for row in rows if row["name"].startswith("first page")]
-    assert [row["target"]["limit"] for row in pages] == [300] * 4
+    assert [row["target"]["limit"] for row in pages] == [300] * 5  # one of them in Chromium
     assert all(row["value"] > 0 for row in rows)

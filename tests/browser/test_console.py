@@ -125,29 +125,6 @@ async def test_of_two_operators_who_edit_one_value_the_second_is_told_and_sees_w
         assert (await shop.keys.cart("1").get()).items == 4  # type: ignore[union-attr]
 
 
-async def test_a_session_that_ends_in_the_middle_of_a_repair_stops_it_and_the_page_says_what_was_done(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with serving_shop(tmp_path, orphans=3_000) as shop, tab(browser) as used:
-        page = used.page
-        await shop.enter(page)
-        await shop.goto(page, "/findings")
-        await page.locator("[data-key=x]").click()
-        await wait_for_task(page)
-        await shop.goto(page, "/findings/repair?code=orphan")
-        await confirm(page, "orphan", by_keyboard=True)
-        await page.wait_for_url("**/task/repair")
-        await page.evaluate("document.querySelector('form[action=\"/console/leave\"]').submit()")
-        await page.wait_for_url("**/console/enter")
-        await shop.enter(page, "viewer", "operator:eve")
-        await shop.goto(page, "/task/repair")
-        await wait_for_task(page, "stopped")
-        await expect(page.locator("[role=alert]")).to_contain_text("the session that started it has ended")
-        assert await shop.keys.draft("gone-2999").exists()
-        assert await shop.keys.cart("1").exists()
-        assert await page.locator("a.danger, button.danger").count() == 0  # a viewer is offered no act
-
-
 async def test_changes_appear_while_they_happen(browser: Browser, tmp_path: Path) -> None:
     async with serving_shop(tmp_path) as shop, tab(browser) as used:
         await shop.enter(used.page, "viewer")
@@ -217,3 +194,51 @@ async def test_a_user_on_the_list_signs_in_at_the_provider_and_resets_a_limit_un
             await page.goto(f"{server.url}/console")
             await expect(page.locator("[role=alert]")).to_be_visible()
             assert await page.locator("#families").count() == 0
+
+
+async def test_a_filter_shows_one_key_and_next_shows_the_rest(browser: Browser, tmp_path: Path) -> None:
+    async with serving_shop(tmp_path) as shop, tab(browser) as used:
+        page = used.page
+        await shop.enter(page, "viewer")
+        await shop.goto(page, "/family/ShopKeys/cart?v.uid=42")
+        rows = page.locator("#main tbody [data-row]")
+        assert await rows.all_inner_texts() == ["shop:cart:42"]
+        await shop.goto(page, "/family/ShopKeys/cart")
+        first = await rows.all_inner_texts()
+        await page.locator("[rel=next]").click()
+        await page.wait_for_url("**cursor=*")
+        second = await rows.all_inner_texts()
+        assert await page.locator("[rel=next]").count() == 0
+        assert set(first) | set(second) == {f"shop:cart:{number}" for number in range(60)} | {f"shop:cart:{HOSTILE}"}
+        await page.get_by_role("link", name="First page").click()
+        await page.wait_for_url("**/family/ShopKeys/cart")
+
+
+async def test_a_key_shows_its_declared_and_its_real_lifetime_its_bytes_and_leads_to_what_it_is_related_to(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with serving_shop(tmp_path) as shop, tab(browser) as used:
+        page = used.page
+        await shop.keys.cart("1").shorten(7_200_500)
+        await shop.enter(page, "operator")
+        await shop.goto(page, f"/key/ShopKeys/cart?key={CART}")
+        facts = page.locator(".facts")
+        await expect(facts).to_contain_text(re.compile(r"Declared lifetime\s*7 days"))
+        await expect(facts).to_contain_text(re.compile(r"Time left\s*(2 hours|1 hour 59 minutes)"))
+
+        async def follow(kind: str, key: str) -> None:
+            node = page.locator(".graph .node", has=page.get_by_role("heading", name=kind))
+            await node.get_by_role("link").filter(has_text=re.compile(rf"{re.escape(key)}$")).click()
+            await expect(page.locator("h1")).to_have_text(key)
+
+        await follow("Owns", "shop:draft:1")
+        await follow("Owned by", CART)
+        await follow("Listed in", "shop:carts")
+        await follow("Lists", CART)
+        await follow("Owns", "shop:seen:1")
+        await page.locator("[data-key=b]").click()
+        assert sorted(await page.locator("section[aria-labelledby=raw] pre").all_inner_texts()) == ["p-1", "p-7"]
+        await shop.keys.cart("1").delete()
+        await shop.keys.draft("1").set("left behind")
+        await shop.goto(page, "/key/ShopKeys/draft?key=shop:draft:1")
+        await expect(page.locator(".graph li", has_text=CART)).to_contain_text("missing")

@@ -94,6 +94,21 @@ def test_it_prints_the_address_to_open_and_a_link_to_the_console(own_server: Key
     assert re.fullmatch(rf"Console: {own_server.url}/console/enter#[\w-]{{43}} \(works once, within 1 hour\)", link)
 
 
+@pytest.mark.parametrize(
+    "exposed",
+    [
+        {"KEYSTEAD_HOST": "0.0.0.0", "KEYSTEAD_CONSOLE__ON": "true"},
+        {"KEYSTEAD_MODE": "production", "KEYSTEAD_PUBLIC_URL": "https://example.com", "KEYSTEAD_CONSOLE__ON": "true"},
+    ],
+    ids=["other machines", "production"],
+)
+def test_a_server_that_others_can_reach_prints_no_link_to_the_console(tmp_path: Path, exposed: dict[str, str]) -> None:
+    with keystead_serving(tmp_path, None, "--kits", "console", **exposed) as running:
+        assert get(running, "/console").status_code == 401  # it runs
+        assert "Keystead is running" in running.said
+        assert "console/enter" not in running.said
+
+
 def test_the_start_page_describes_keystead_and_names_the_store(server: Keystead) -> None:
     answer = get(server, "/")
     assert answer.status_code == 200

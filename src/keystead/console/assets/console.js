@@ -1,4 +1,4 @@
-// Keyboard shortcuts, the menu of a phone, and the form of a one-time link.
+// Keyboard shortcuts, the menu of a phone, the progress of a task, and the form of a one-time link.
 
 const byId = (id) => document.getElementById(id);
 
@@ -90,6 +90,23 @@ byId("menu")?.addEventListener("click", () => openMenu());
 function copyText() {
   navigator.clipboard?.writeText(byId("text").textContent);
 }
+
+// Show how far a task is. At its end, or if the session has ended, the page is loaded again.
+async function followTask() {
+  const shown = byId("progress");
+  const answer = await fetch(location.href).catch(() => null);
+  if (answer) {
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const now = page.getElementById("progress");
+    if (now?.dataset.state !== "running") {
+      location.reload();
+      return;
+    }
+    for (const part of ["progress", "dl"]) shown.querySelector(part).replaceWith(now.querySelector(part));
+  }
+  setTimeout(followTask, 1000);
+}
+if (byId("progress")?.dataset.state === "running") setTimeout(followTask, 1000);
 
 enterByLink();
 addEventListener("hashchange", enterByLink); // a link that is opened on this very page
