@@ -1,8 +1,8 @@
 """An open-loop load generator: `python -m bench.open_load` sends requests at a fixed rate.
 
 For each input line `{"port": …, "rate": …, "seconds": …, "ask": …}` it starts that many requests per second, each on a
-free connection, and prints the latencies of the 200 responses and the number of 503, after a second of warm-up. The time of a request begins when
-it is due, even if no connection is free.
+free connection, and prints the latencies of the 200 responses and the number of 503, after a second of warm-up. The
+time of a request begins when it is due, even if no connection is free.
 """
 
 from __future__ import annotations
