@@ -1,8 +1,8 @@
 """An open-loop load generator: `python -m bench.open_load` sends requests at a fixed rate.
 
 For each input line `{"port": …, "rate": …, "seconds": …, "ask": …}` it starts that many requests per second, each on a
-free connection, and prints the latencies of the 200 responses and the number of 503. The time of a request begins when
-it is due, even if no connection is free.
+free connection, and prints the latencies of the 200 responses and the number of 503, after a second of warm-up. The
+time of a request begins when it is due, even if no connection is free.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any
 
 CONNECTIONS = 1_500  # more than `requests_at_once` by default
+WARM_UP_S = 1.0  # what is answered then does not count
 
 
 class Connection(asyncio.Protocol):
@@ -68,8 +69,12 @@ class Load:
             _, connection = await loop.create_connection(lambda: Connection(self), "127.0.0.1", port)
             self.free.append(connection)
         began = time.perf_counter()
-        sent = 0
-        while (now := time.perf_counter()) - began < seconds:
+        sent, is_warm = 0, False
+        while (now := time.perf_counter()) - began < seconds + WARM_UP_S:
+            if not is_warm and now - began >= WARM_UP_S:
+                is_warm = True
+                self.latencies.clear()
+                self.refused = 0
             while sent < (now - began) * rate:
                 due = began + sent / rate
                 sent += 1

@@ -1,6 +1,6 @@
 """Overload: at twice its capacity, a server answers accepted requests as fast as at half, and refuses the rest.
 
-That takes a small `requests_at_once`. The default only bounds memory, so its latency is shown, too.
+With the default limits, and with a small `requests_at_once`. A burst is accepted, so the first second does not count.
 """
 
 from __future__ import annotations

@@ -16,11 +16,14 @@ from starlette.types import Message, Scope
 
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
+from keystead.server.app import create_app
 from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import add_error_responses
 from keystead.server.logs import ACCESS
 from keystead.server.metrics import Metrics
 from keystead.server.request_layer import RequestLayer, RequestLimits
+from keystead.server.secrets_file import new_seal_key
+from keystead.server.settings import Settings
 
 
 class Order(BaseModel):
@@ -160,6 +163,17 @@ def test_which_routes_are_called_directly() -> None:
     assert not is_direct("GET", "/shop/items/special")  # so it does this one, which comes first
     assert not is_direct("PUT", "/orders")
     assert not is_direct("GET", "/shop/items/5/more")
+
+
+def test_the_routes_that_most_requests_ask_for_are_called_directly() -> None:
+    routes = DirectRoutes(create_app(Settings(store="memory://", seal_keys=new_seal_key())))  # with all kits
+    hot = [
+        *(("GET", path) for path in ("/healthz", "/readyz", "/api/notifications", "/api/notifications/unread-counts")),
+        *((method, path) for path in ("/api/visit", "/api/like") for method in ("GET", "POST")),
+        *(("POST", f"/api/Sessions/{verb}") for verb in ("Get", "Set", "Delete")),
+        ("POST", "/api/session/validate"),
+    ]
+    assert [one for one in hot if routes.find({"method": one[0], "path": one[1]}) is None] == []
 
 
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "by FastAPI"])

@@ -14,7 +14,6 @@ from pydantic import BaseModel, SecretStr
 from keystead.catalogue import Language
 from keystead.errors import BadDeclaration
 from keystead.extras import from_extra
-from keystead.parts.oauth import Provider
 from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
@@ -25,6 +24,7 @@ with from_extra("server", "keystead.kits"):
     from keystead.kits.identity import SignIn
 
 if TYPE_CHECKING:
+    from keystead.parts.oauth import Provider
     from keystead.parts.tables import Tables, TableSet
 
 

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from keystead.errors import BadDeclaration
-from keystead.parts.jwt import SigningKeys
 from keystead.schema.lifetime import duration_ms
 
 
@@ -32,6 +31,8 @@ def _split(given: Any) -> Any:
 
 
 def _check_signing_keys(given: SecretStr) -> SecretStr:
+    from keystead.parts.jwt import SigningKeys  # only where there are signing keys: it takes megabytes
+
     try:
         SigningKeys.from_text(given.get_secret_value())
     except BadDeclaration as error:  # its message contains no key
