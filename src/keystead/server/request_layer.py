@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import os
 import re
 import time
@@ -32,7 +31,6 @@ from keystead.server.error_responses import TooLarge, error_response, respond_to
 from keystead.server.logs import ACCESS, log_failure, log_overload, log_request
 from keystead.server.response_headers import HSTS, SECURITY_HEADERS, Cors, DefaultHeaders, Header
 from keystead.server.route_table import asks_for_health, method_of, template_of
-from keystead.server.saturation import Saturation
 from keystead.server.time_limits import TimeLimit, TimeLimits
 from keystead.server.trusted_proxies import TrustedProxies
 
@@ -44,7 +42,6 @@ _SANE_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled every few seconds
 _DIGITS_MAX: Final = 18  # of a Content-Length; longer than any body
 _LOG_REFUSED_EVERY_S: Final = 1.0
-_ALWAYS_ACCEPTED: Final = 64  # at once
 _CLIENT_LEFT: Final = 499  # the logged status if the client disconnected before a response
 _COMPLETE: Final = frozenset({Response, RawResponse, JSONResponse, HTMLResponse, PlainTextResponse, RedirectResponse})
 _IDS_AT_ONCE: Final = 64
@@ -58,9 +55,8 @@ class RequestLimits:
     timeout_s   the time limit. It does not apply to an event stream that has begun; other long routes lift it with
                 `request.state.time_limit.reschedule(None)`
     body        the maximum body size in bytes; `bodies` has other limits by path, ignoring case
-    at_once     the maximum number of concurrent requests in this process; more are refused with 503. While the process
-                has more to do than it can, that is 64, so that those it accepts do not wait. Those without a time limit
-                do not count, so neither does an event stream that has begun. 0: no limit
+    at_once     the maximum number of concurrent requests in this process; more are refused with 503. Those without a
+                time limit do not count, so neither does an event stream that has begun. 0: no limit
     streams     the paths of event streams. `at_once` limits those that begin on their own, since many clients reconnect
                 at once after a restart. A path that ends in a slash includes all below it
     """
@@ -106,8 +102,6 @@ class RequestLayer:
         self.cors = Cors(shared or {}, security, _continue)
         self.requests = _InFlight()
         self.streams = _InFlight()
-        self.saturation = Saturation()
-        self._always = min(_ALWAYS_ACCEPTED, limits.at_once) or math.inf
         self._stream_paths = frozenset(limits.streams)
         self._stream_folders = tuple(path for path in limits.streams if path.endswith("/"))
         self.time_limits = TimeLimits(limits.timeout_s)
@@ -127,23 +121,16 @@ class RequestLayer:
         path = scope["path"]
         is_stream = path in self._stream_paths or (self._stream_folders and path.startswith(self._stream_folders))
         in_flight = self.streams if is_stream else self.requests
-        if in_flight.count >= self._always and path not in _PROBES and self._is_too_much(in_flight):
-            return self._refuse(scope, send, in_flight.count)
+        if 0 < self.limits.at_once <= in_flight.count and path not in _PROBES:
+            return self._refuse(scope, send)
         return _Exchange(self, in_flight, scope, receive, send).run()
-
-    def _is_too_much(self, in_flight: _InFlight) -> bool:
-        if in_flight.count >= self.limits.at_once:
-            return True
-        if in_flight is self.streams:  # browsers do not begin a stream again that was refused
-            return False
-        return self.saturation.lasts()
 
     def close_connections(self) -> None:
         """Close each connection with its next response, because this process is about to stop."""
         self.headers.add("connection", "close")
         self.cors.add_header("connection", "close")
 
-    async def _refuse(self, scope: Scope, send: Send, at_once: int) -> None:
+    async def _refuse(self, scope: Scope, send: Send) -> None:
         """Refuse a request with as little work as possible.
 
         The metrics count it, and the log has the number of refused requests once a second.
@@ -153,7 +140,7 @@ class RequestLayer:
         self._refused += 1
         now = time.monotonic()
         if now - self._refused_logged_at >= _LOG_REFUSED_EVERY_S:
-            log_overload(self._refused, at_once)
+            log_overload(self._refused, self.limits.at_once)
             self._refused, self._refused_logged_at = 0, now
         cors = self.cors.find(scope["path"])
         defaults = (self.headers if cors is None else cors.defaults).missing_from(())

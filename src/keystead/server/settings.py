@@ -101,7 +101,7 @@ class Settings(BaseModel):
         1000,
         ge=0,
         description="The maximum number of concurrent requests per worker; more get 503 with `Retry-After`. Streams, "
-        "uploads and downloads do not count. While a worker has more to do than it can, the limit is 64. 0: no limit.",
+        "uploads and downloads do not count. 0: no limit.",
     )
     header_timeout: int = Field(  # type: ignore[assignment]
         "10s",
