@@ -350,9 +350,9 @@ async def test_closing_while_the_server_is_down_does_not_wait(server: Server) ->
 
 async def test_a_caller_that_retries_in_a_loop_does_not_keep_the_store_from_reconnecting(server: Server) -> None:
     """Once the server has been down for `connect_timeout`, calls fail at once: but the event loop gets its turn."""
-    async with keystead.connect(server.url + "?timeout=1s&connect_timeout=50ms") as store:
+    async with keystead.connect(server.url + "?timeout=2s&connect_timeout=2s") as store:
         server.kill()
-        asyncio.get_running_loop().call_later(0.3, server.start)
+        asyncio.get_running_loop().call_later(2.3, server.start)
         async with asyncio.timeout(60):
             while True:
                 try:

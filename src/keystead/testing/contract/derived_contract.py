@@ -21,17 +21,24 @@ from keystead.testing.contract.contract_base import Promises, needs
 from keystead.testing.reply_comparison import shown
 
 CALLERS = 8
+SOON = range(30, 101)  # what is left of 90 or 100 seconds, on a busy machine
 
 
 async def expect_derived(store: Store, *exchanges: tuple[Command, Any]) -> None:
-    """Send the commands as one pipeline, and compare each reply by value and type. A class means such an error."""
+    """Send the commands as one pipeline, and compare each reply by value and type.
+
+    A class means such an error, a range any number in it.
+    """
     replies = await run_derived(store, [command for command, _ in exchanges])
     got = [(command, shown(reply)) for (command, _), reply in zip(exchanges, replies, strict=True)]
-    assert got == [(command, _comparable(reply)) for command, reply in exchanges]
+    wanted = [(command, _wanted(text, reply)) for (command, text), reply in zip(exchanges, replies, strict=True)]
+    assert got == wanted
 
 
-def _comparable(reply: Any) -> Any:
-    return f"error {reply.code}" if isinstance(reply, type) and issubclass(reply, StoreError) else shown(reply)
+def _wanted(wanted: Any, reply: Any) -> Any:
+    if isinstance(wanted, type) and issubclass(wanted, StoreError):
+        return f"error {wanted.code}"
+    return shown(reply if isinstance(wanted, range) and reply in wanted else wanted)
 
 
 async def run_one(store: Store, *command: Any) -> Any:
@@ -46,11 +53,11 @@ class DerivedStrings(Promises):
         await expect_derived(
             store,
             (("SETEX", a, 100, "1"), b"OK"),
-            (("TTL", a), 100),
+            (("TTL", a), SOON),
             (("EXPIREAT", a, 4_000_000_000), 1),
             (("EXPIRETIME", a), 4_000_000_000),
             (("PSETEX", a, 90_400, "2"), b"OK"),
-            (("TTL", a), 90),
+            (("TTL", a), SOON),
             (("SETNX", a, "3"), 0),
             (("SETNX", b, "3"), 1),
             (("GETSET", a, "4"), b"2"),
@@ -80,7 +87,7 @@ class DerivedStrings(Promises):
             (("SETRANGE", a, 12, "!"), 13),
             (("SETRANGE", a, -1, "!"), BadArgument),
             (("GET", a), b"Hello Redis\x00!"),
-            (("TTL", a), 100),
+            (("TTL", a), SOON),
             (("STRLEN", self.key("none")), 0),
             (("SETRANGE", self.key("none"), 5, ""), 0),
             (("EXISTS", self.key("none")), 0),
@@ -179,14 +186,14 @@ class DerivedKeys(Promises):
                 (("RENAMENX", a, b), 0),
                 (("RENAME", a, b), b"OK"),
                 (("EXISTS", a), 0),
-                (("TTL", b), 100),
+                (("TTL", b), SOON),
                 (read, value),
                 (("RENAME", a, b), BadArgument),
                 (("RENAME", b, b), b"OK"),
                 (("COPY", b, a), 1),
                 (("COPY", b, a), 0),
                 (("COPY", b, a, "REPLACE"), 1),
-                (("TTL", a), 100),
+                (("TTL", a), SOON),
                 (("DEL", a, b), 2),
             )
 
@@ -355,7 +362,7 @@ class DerivedCollections(Promises):
             (("EXPIRE", b, 100), 1),
             (("LTRIM", b, 0, 0), b"OK"),
             (("RPOPLPUSH", b, b), b"y"),
-            (("TTL", b), 100),
+            (("TTL", b), SOON),
         )
 
     @needs("hash", "set")
