@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -152,7 +153,11 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the ten slowest files: a suite that must stay fast has to show where its time goes."""
+    """Print the ten slowest files and the processor time: a suite that must stay fast has to show where its time goes.
+
+    Unlike seconds, the processor time hardly depends on what else the machine does. Workers have ended by now, so that
+    they and what they started count.
+    """
     seconds: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -161,6 +166,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("slowest files")
     for file, duration in seconds.most_common(10):
         terminalreporter.write_line(f"{duration:7.1f} s  {file}")
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    user_min, system_min = (sum(getattr(one, name) for one in used) / 60 for name in ("ru_utime", "ru_stime"))
+    terminalreporter.write_line(
+        f"{user_min + system_min:7.1f} CPU-minutes in all: {user_min:.1f} user, {system_min:.1f} system"
+    )
 
 
 # What a test may see of the machine's environment. Settings, credentials, proxies and locale stay outside.

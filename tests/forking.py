@@ -39,6 +39,8 @@ _ALSO_IMPORTED = (
     "keystead.server.kit_loading",
     "keystead.stores.redis",
     "keystead.stores.sqlite",
+    "keystead.demo.demo_site",
+    "pydantic.v1",  # FastAPI imports it when it meets the first route
     "pytest",
     "typer.rich_utils",
 )
@@ -314,11 +316,13 @@ def _become(asked: dict[str, Any]) -> None:
 def _import_all() -> None:
     for name in _IMPORTED:
         import_module(f"keystead.cli.{name}_command")
-    from keystead.kits import KITS
+    for name in _ALSO_IMPORTED:
+        import_module(name)
+    from keystead.server import Settings
+    from keystead.server.kit_loading import load_kits
 
-    for name in (*_ALSO_IMPORTED, *KITS.values()):
-        with suppress(Exception):  # what is wrong with it is said by the command that needs it
-            import_module(name)
+    with suppress(Exception):  # what is wrong with a kit is said by the command that needs it
+        load_kits(Settings(store="memory://"))
     assert "prometheus_client" not in sys.modules, "it is imported by a worker, which names the folder for it first"
 
 

@@ -68,6 +68,7 @@ def test_the_environment_is_bare() -> None:
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with files of `make serve`, each of them broken: what reads one of them fails."""
     folder = clean_copy(tmp_path_factory.mktemp("planted") / "clone")
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     for name in LEFT_BY_SERVE:
         (folder / name).write_text("not what it should be")
     return folder

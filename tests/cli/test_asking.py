@@ -57,7 +57,7 @@ class Terminal:
         """Python does not see a signal that comes just before it waits for a line until something is typed, or the
         signal comes again; a person presses Ctrl-C again, a test would wait for ever.
         """
-        seen, deadline = 0, time.monotonic() + 30
+        seen, deadline = 0, time.monotonic() + 120
         while seen < 5 and time.monotonic() < deadline:
             state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
             seen = seen + 1 if state == "S" else 0

@@ -5,13 +5,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from keystead import Store, connect
 from keystead.kits import KITS
 from keystead.server.own_keyspaces import OWN
 from tests import forking
 from tests.cli.program import Program, output
 from tests.cli.used_server import SETTINGS, used_server
+from tests.real_servers import redis_server
+from tests.servers import Server
 from tests.serving import environment
+
+__all__ = ["redis_server"]
 
 NAMES = ("kits", *KITS, *OWN)
 _READS = {"string": ("GET",), "hash": ("HGETALL",), "set": ("SMEMBERS",), "list": ("LRANGE", 0, -1),
@@ -36,8 +42,15 @@ def contents(url: str) -> dict[bytes, Any]:
     return asyncio.run(read())
 
 
-def test_the_doctor_finds_nothing_in_what_the_server_wrote_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=pytest.mark.matrix)])
+def test_the_doctor_finds_nothing_in_what_the_server_wrote_and_changes_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     url = f"sqlite:///{tmp_path}/keystead.db"
+    if kind == "redis":
+        server: Server = request.getfixturevalue("redis_server")
+        server.ask("FLUSHALL")
+        url = server.url
     with used_server(tmp_path, url) as running:
         running.stop()
     before = contents(url)
@@ -63,8 +76,13 @@ from keystead import Keyspace, Value, never
 from keystead.kits.kit import Kit
 from keystead.parts.outbox import OutboxKeys
 
+class ParcelKeys(Keyspace):
+    '''Of a part.'''
+
+    parcel = Value("parcel:{uid}:{id}", str, lifetime=never("kept"), member_of="buyer:{uid}", doc="a parcel")
+
 class OrderKeys(Keyspace):
-    part_keyspaces = (OutboxKeys,)
+    part_keyspaces = (OutboxKeys, ParcelKeys)
 
     order = Value("order:{id}", str, lifetime=never("kept"), doc="an order")
 
@@ -99,3 +117,30 @@ def test_a_third_party_kit_includes_the_keyspaces_of_its_parts(program: Program)
     shown = program.keystead("docs", "myapp.orders:OrderKeys").stdout
     assert "## Keys of its parts" in shown
     assert "`outbox:queue:{topic}:{name}`" in shown
+
+
+def test_show_backup_and_erase_bring_the_keyspaces_of_the_parts_along(program: Program) -> None:
+    (program.folder / "myapp" / "orders.py").write_text(KIT)
+    held = {"order:1", "outbox:queue:orders:1", "schedule:job:orders.clean-up", "parcel:42:1", "parcel:43:1"}
+    program.write(
+        ("SET", "order:1", "x"),
+        ("RPUSH", "outbox:queue:orders:1", "junk"),
+        ("SET", "schedule:job:orders.clean-up", "junk", "PX", 1_000_000),
+        ("SET", "parcel:42:1", "x"),
+        ("SET", "parcel:43:1", "x"),
+    )
+    target = ("--keyspace", "myapp.orders:KIT")
+    shown = output(program.keystead("show", *target, "--json"))
+    counts = {one["family"]: one["count"] for one in shown["families"] if one["count"]}
+    assert counts == {"OrderKeys.order": 1, "OutboxKeys.queue": 1, "ScheduleKeys.job": 1, "ParcelKeys.parcel": 2}
+    assert "ParcelKeys.parcel" in program.keystead("show", "parcel", *target).stdout
+
+    assert program.keystead("backup", "all.backup").returncode == 0
+    erased = program.keystead("erase", "buyer:42", *target, "--yes")
+    assert erased.returncode == 0, erased.stderr
+    assert program.stored_keys() == held - {"parcel:42:1"}
+
+    other = Program.__new__(Program)
+    other.url = f"sqlite:///{program.folder}/restored.db"
+    assert program.keystead("restore", "all.backup", "--store", other.url, "--yes").returncode == 0
+    assert other.stored_keys() == held

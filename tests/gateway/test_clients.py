@@ -70,6 +70,7 @@ def test_the_script_of_the_key_document_runs_unmodified(gateway: GatewayServer) 
 
 
 @on(*EVERY)
+@pytest.mark.matrix
 def test_the_everyday_commands_of_the_javascript_client_reply_as_with_upstash(gateway: GatewayServer) -> None:
     said = run_file("everyday_commands.mjs", gateway, "write")
     flat = said["plain"][2]  # a hash has no order
@@ -78,6 +79,7 @@ def test_the_everyday_commands_of_the_javascript_client_reply_as_with_upstash(ga
 
 
 @on("sqlite", "postgres", "mariadb", "redis", "valkey", "cluster")
+@pytest.mark.matrix
 def test_a_javascript_subscriber_gets_the_messages_of_its_channel(gateway: GatewayServer) -> None:
     assert run_file("messages.mjs", gateway, "write") == [
         1,
@@ -87,6 +89,7 @@ def test_a_javascript_subscriber_gets_the_messages_of_its_channel(gateway: Gatew
 
 
 @on("redis", "valkey")
+@pytest.mark.matrix
 def test_the_rate_limits_of_upstash_count_where_the_store_runs_scripts(gateway: GatewayServer) -> None:
     said = run_file("rate_limits.mjs", gateway)
     for name in ("fixed", "sliding", "bucket"):
@@ -121,6 +124,7 @@ def test_the_python_client_works(gateway: GatewayServer) -> None:
 
 
 @on("redis", "valkey")
+@pytest.mark.matrix
 def test_the_python_rate_limit_works_where_the_store_runs_scripts(gateway: GatewayServer) -> None:
     with Redis(gateway.url, gateway.token) as redis:
         limit = Ratelimit(redis=redis, limiter=FixedWindow(max_requests=2, window=3600, unit="s"))

@@ -35,6 +35,7 @@ def reads_of(redis: servers.Server) -> int:
 
 @pytest.mark.parametrize("near", [None, "1s"], ids=["far", "near"])
 @pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
+@pytest.mark.everyday("starlette")
 def test_a_session_begins_changes_and_ends_in_each_framework(
     framework: str, near: str | None, tmp_path: Path, redis: servers.Server
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_store_outage_is_a_503_never_signed_out_and_recovers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
+@pytest.mark.everyday("starlette")
 def test_a_store_outage_during_a_request_is_a_503(framework: str, tmp_path: Path) -> None:
     with servers.redis() as server:
         url = f"{server.url}?timeout=1s&connect_timeout=300ms"
@@ -177,6 +179,7 @@ def test_a_websocket_has_the_session_and_notices_a_logout(browser: Browser, serv
         opened.close()
 
 
+@pytest.mark.matrix
 def test_a_websocket_of_another_site_is_refused(browser: Browser, served: Served) -> None:
     browser.login("ws-ann")
     opened = Socket(served, f"__Host-sid={browser.token}", "https://evil.example")
@@ -187,6 +190,7 @@ def test_a_websocket_of_another_site_is_refused(browser: Browser, served: Served
 # --- on plain http, for development ------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 def test_in_development_cookies_work_over_plain_http(tmp_path: Path) -> None:
     with serving(tmp_path, "starlette", store="memory://", development=True) as served, Browser(served) as browser:
         token = browser.get("/csrf").json()["token"]

@@ -174,6 +174,7 @@ def test_djangos_own_tests_pass_but_for_the_stated_deviations(
 # --- real requests -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 def test_real_requests_to_cached_and_limited_views() -> None:
     """The tests of `django_requests.py`, in a process of their own."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(REQUESTS)]

@@ -164,6 +164,7 @@ async def test_a_cart_filled_in_two_tabs_is_merged_with_that_of_the_user(store: 
 
 
 @everywhere
+@pytest.mark.matrix
 async def test_fifty_sign_ins_at_once_respect_the_cap(store: Store) -> None:
     policy = Policy(cap=3)
     app = app_with(store=store, policy=policy)

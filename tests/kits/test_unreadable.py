@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -19,7 +19,7 @@ import pytest
 
 import keystead
 from keystead import KeysteadError, Store
-from keystead.errors import Unreadable
+from keystead.errors import BadKey, BadValue, Unreadable
 from keystead.kits import KITS
 from keystead.parts.outbox import Outbox
 from keystead.parts.schedule import Schedule
@@ -50,6 +50,13 @@ OF_ANY_KIND: Final = {"EXISTS", "DEL", "SET", "PTTL", "PEXPIRE", "PEXPIREAT", "M
 
 # What is read in the background, after the answer that made it necessary.
 READ_LATER: Final = {"TeamworkKeys.notice_log", "TeamworkKeys.dashboard_teams", "LoginKeys.revocation"}
+
+# What a GET may write: copies that are read from tables or a provider again, and how often a link was used.
+WRITTEN_BY_READS: Final = {
+    *(f"MembershipKeys.{name}" for name in ("auth", "auth_mark", "membership", "membership_mark", "membership_stale")),
+    *(f"TeamworkKeys.{name}" for name in ("dashboard", "dashboard_mark", "user_session", "user_session_mark")),
+    *("SharingKeys.uses", "SharingKeys.index"),
+}
 
 
 class Spy(Store):
@@ -244,19 +251,52 @@ class Junkyard:
         for key in keys:
             await bound.store.run(dict(junk_of(bound, key))[sort])
         self.log.clear()
-        for place, step in enumerate(self.steps):
-            if not keys & self.touched[place]:
-                continue
-            what = step.route if isinstance(step, Step) else step
-            wrong = await self.do(step)
-            if wrong is not None and not (isinstance(step, str) and name.startswith("ScheduleKeys")):
-                self.wrong.append(f"{name}, {sort}: {what}: {wrong}")
+        met: list[Unreadable] = []
+        with patch.object(Unreadable, "__init__", _noting(Unreadable, met)):
+            for place, step in enumerate(self.steps):
+                if not keys & self.touched[place]:
+                    continue
+                what = step.route if isinstance(step, Step) else step
+                before = await self._held(bound, keys)
+                wrong = await self.do(step)
+                if wrong is not None and not (isinstance(step, str) and name.startswith("ScheduleKeys")):
+                    self.wrong.append(f"{name}, {sort}: {what}: {wrong}")
+                reads = isinstance(step, Step) and step.route.startswith("GET ") and name not in WRITTEN_BY_READS
+                if reads and await self._held(bound, keys) != before:
+                    self.wrong.append(f"{name}, {sort}: {what} only reads, but has changed what it could not read")
         named = [one for one in self.log.records if getattr(one, "family", "") == name]
-        if sort == "wrong kind" and keys & self.looked_into and not named and name not in READ_LATER:
+        is_met = any(one.key is not None and _as_bytes(one.key) in keys for one in met)
+        if sort == "wrong kind":
+            is_met = bool(keys & self.looked_into)
+        if is_met and not named and name not in READ_LATER:
             self.wrong.append(f"{name}, {sort}: no line in the log names the family")
         self.wrong += [f"{name}, {sort}: a log line without its code" for one in named if not getattr(one, "code", "")]
         raised = [one.getMessage() for one in self.log.records if one.exc_info]
         self.wrong += [f"{name}, {sort}: a traceback in the log: {one[:200]}" for one in raised]
+
+    async def _held(self, bound: Bound[Any], keys: set[bytes]) -> list[Any]:
+        """What these keys hold now."""
+        found = []
+        for key in sorted(keys):
+            [kind] = await bound.store.run([("TYPE", key)])
+            name = kind.decode() if isinstance(kind, bytes) else str(kind)
+            found.append((name, (await bound.store.run([whole(name, key)]))[0] if name != "none" else None))
+        return found
+
+
+def _noting(kind: type[KeysteadError], met: list[Any]) -> Callable[..., None]:
+    """`__init__` of this error, which notes each one."""
+    init = kind.__init__
+
+    def noting(error: KeysteadError, *arguments: Any) -> None:
+        init(error, *arguments)
+        met.append(error)
+
+    return noting
+
+
+def _as_bytes(key: str | bytes) -> bytes:
+    return key if isinstance(key, bytes) else key.encode()
 
 
 @pytest.mark.parametrize(
@@ -329,12 +369,16 @@ async def test_input_that_cannot_become_a_key_or_a_value_is_never_a_fault_of_the
     kit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keystead.parts.passwords._hash", _quick_hash)
-    wrong = []
+    wrong: list[str] = []
+    refused: list[KeysteadError] = []
+    for error in (BadKey, BadValue):
+        monkeypatch.setattr(error, "__init__", _noting(error, refused))
     async with WALKS[kit]("memory://", tmp_path / "files") as walk:
         for step in walk.steps:
             for other in _with_nasty_input(step):
+                refused.clear()
                 status, text = await walk.ask(other)
-                if status >= 500:
+                if status >= 500 or (refused and status < 400):
                     wrong.append(f"{step.route}: {other.path[:90]} {other.json!r:.200}: {status} {text[:150]}")
     assert not wrong, "\n" + "\n".join(wrong)
 
@@ -350,6 +394,9 @@ def _with_nasty_input(step: Step) -> Iterator[Step]:
             yield replace(step, json=None, content=content, headers={**step.headers, **kind})
         if not isinstance(nasty, str | int):
             continue
+        for name in step.form or ():
+            yield replace(step, form={**(step.form or {}), name: str(nasty).encode("utf-8", "replace").decode()})
+        yield from _with_nasty_headers(step, str(nasty).encode("utf-8", "surrogatepass")[:8_000])
         path, _, query = step.path.partition("?")
         written = quote(str(nasty).encode("utf-8", "surrogatepass"), safe="")[:8_000]
         for part in query.split("&") if query else ():
@@ -358,3 +405,13 @@ def _with_nasty_input(step: Step) -> Iterator[Step]:
             *front, last = path.split("/")
             yield replace(step, path="/".join([*front, written]) + (f"?{query}" if query else ""))
             yield replace(step, path="/".join([*front[:-1], written, last]) + (f"?{query}" if query else ""))
+
+
+def _with_nasty_headers(step: Step, nasty: bytes) -> Iterator[Step]:
+    """Something else in the place of each header, of what follows its scheme, and of each cookie."""
+    text = nasty.replace(b"\x00", b"%00").replace(b"\n", b"%0a")  # clients send no control characters
+    for name, given in step.headers.items():
+        front, separator, _ = given.rpartition("=" if name.lower() == "cookie" else " ")
+        for other in {text, f"{front}{separator}".encode() + text}:
+            headers: dict[str, Any] = {**step.headers, name: other}
+            yield replace(step, headers=headers)

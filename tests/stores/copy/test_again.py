@@ -118,6 +118,18 @@ async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(sourc
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
+async def test_a_key_deleted_at_the_source_and_changed_at_the_target_is_kept_even_with_overwrite(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(3)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", "sess:1", "sess:2")])
+    await target.run([("SET", "sess:1", "theirs")])
+    copied = await copy(source, target, progress=ONE, overwrite=True)
+    assert (copied.written, copied.deleted, copied.is_whole) == (0, 1, True)
+    assert (await own(target)).keys() == {b"sess:0", b"sess:1"}
+
+
 async def test_expired_keys_do_not_count_as_deleted(source: Store, target: Store) -> None:
     soon_ms = await now_ms(source) + 300
     await source.run([("SET", "gone", "1", "PXAT", soon_ms), ("SET", "stays", "1")])

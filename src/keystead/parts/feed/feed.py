@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError, StoreUnavailable
+from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError, StoreUnavailable, Unreadable
 from keystead.schema import Bound, Log, Operation
 from keystead.schema.kinds import ChannelKey, LogEntry, LogKey
+from keystead.schema.unreadable import log_unreadable
 
 T = TypeVar("T")
 
@@ -248,6 +249,8 @@ class Feed(Generic[T]):
                             wake.set()
             except StoreUnavailable as error:
                 _log.info("feed: %s", error)
+            except Unreadable as error:
+                log_unreadable(self._wakes.bound.store, error)
             except KeysteadError as error:
                 _log.warning("feed: %s", error)
             self._wake_all()

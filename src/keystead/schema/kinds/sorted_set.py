@@ -165,9 +165,10 @@ class SortedSetKey(GrownKey, Generic[M]):
 
         For a loop that removes members: a page starts after those of the last page that are still there, because
         removals shift the others. A member that is added or moved meanwhile may or may not be included. Two or three
-        round trips per page.
+        round trips per page. If members are unreadable, one line is logged.
         """
         store, key, skip = self.bound.store, self.key, 0
+        skipped: Unreadable | None = None
         while True:
             try:
                 [found] = await store.run([("ZRANGE", key, -math.inf, high, "BYSCORE", "LIMIT", skip, page)])
@@ -176,8 +177,15 @@ class SortedSetKey(GrownKey, Generic[M]):
                 return
             if not found:
                 return
-            seen = (seen_or_none(self.bound.family.member, data, key, self.bound.ring).value for data in found)
-            yield [member for member in seen if member is not None]
+            members = []
+            for data in found:
+                try:
+                    members.append(self.bound.family.member.decode(data, key, self.bound.ring))
+                except Unreadable as error:
+                    skipped = skipped or error
+            if skipped is not None:
+                log_unreadable(store, skipped)
+            yield members
             [last] = await store.run([("ZRANK", key, found[-1])])
             if last is not None:
                 skip = last + 1

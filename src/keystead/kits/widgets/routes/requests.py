@@ -137,9 +137,15 @@ def names_of(model: type[CamelBody]) -> Names:
 
 
 @cache
+def _properties_of(model: type[CamelBody]) -> dict[str, dict[str, Any]]:
+    properties: dict[str, dict[str, Any]] = model.model_json_schema()["properties"]
+    return properties
+
+
+@cache
 def schema_of(model: type[CamelBody], field: str) -> dict[str, Any]:
     """The JSON Schema of a parameter."""
-    schema = dict(model.model_json_schema()["properties"][names_of(model).shown[field]])
+    schema = _properties_of(model)[names_of(model).shown[field]]
     return {name: value for name, value in schema.items() if name not in ("title", "default", "examples")}
 
 
