@@ -211,10 +211,23 @@ def test_real_requests_to_cached_and_limited_views(version: str) -> None:
 
 
 @pytest.mark.matrix
-def test_in_every_order_of_two_requests_no_ended_session_is_revived_and_no_update_is_lost() -> None:
-    command = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.integrations.django_interleavings"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
-    orders = json.loads(done.stdout)
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+def test_in_every_order_of_two_requests_no_ended_session_is_revived_and_no_update_is_lost(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}"}
+    url = urls.get(kind) or request.getfixturevalue("redis_server").url
+    orders = run_interleavings(url)
     assert len(orders) == 17
     assert min(orders.values()) >= 3
+    assert run_interleavings(url, "http")["http"] >= 15
+
+
+def run_interleavings(*arguments: str) -> dict[str, int]:
+    command = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.integrations.django_interleavings"]
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == 0, done.stderr
+    orders: dict[str, int] = json.loads(done.stdout)
+    return orders
