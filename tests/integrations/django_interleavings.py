@@ -1,7 +1,7 @@
-"""Two requests to Django in every order of their steps: `python -m tests.integrations.django_interleavings URL [http]`.
+"""Two requests to Django in every order of their steps: `python -m tests.integrations.django_interleavings URL [WHAT]`.
 
-URL is that of a store, see `Site`. With `http`, some pairings by requests to a real server. Prints the number of
-orders of each pairing, as JSON. It runs in a process of its own, because Django has one
+URL is that of a store, see `Site`. Prints the number of orders of each pairing, as JSON. WHAT is `http`, for some
+pairings by requests to a real server, or `bots` or `cart`. It runs in a process of its own, because Django has one
 configuration for a process.
 """
 
@@ -22,6 +22,8 @@ from tests.integrations.interleaved_requests import (
     InProcess,
     OverHttp,
     Site,
+    check_bots,
+    check_cart,
     check_lost_updates,
     check_over_http,
     check_pairing,
@@ -100,8 +102,13 @@ def main(url: str, *options: str) -> dict[str, int]:
     def make() -> Site:
         return DjangoSite(url)
 
-    if options == ("http",):
-        return {"http": check_over_http(functools.partial(DjangoSite, url))}
+    match options:
+        case ["http"]:
+            return {"http": check_over_http(functools.partial(DjangoSite, url))}
+        case ["bots"]:
+            return {"keys": check_bots(make)}
+        case ["cart"]:
+            return dict.fromkeys(check_cart(make), 1)
     report = {f"{work} x {end}": check_pairing(make, work, end) for work in WORK for end in ENDS}
     return report | {"lost updates": check_lost_updates(make), "two tabs at sign-in": check_tabs_at_sign_in(make)}
 

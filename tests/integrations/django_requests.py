@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,6 +71,7 @@ from keystead import Keyspace, Set, after, connect  # noqa: E402
 from keystead.errors import BadArgument, BadDeclaration, KeysteadError, StoreUnavailable  # noqa: E402
 from keystead.integrations import loop_stores  # noqa: E402
 from keystead.integrations.django import bind, cached_view, rate_limit  # noqa: E402
+from keystead.integrations.django.session_store import SessionStore  # noqa: E402
 from tests.integrations.django_app import keys as app_keys  # noqa: E402
 from tests.integrations.django_app.keys import ShopKeys  # noqa: E402
 from tests.parts.sessions.relays import Relay  # noqa: E402
@@ -289,6 +291,17 @@ def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500
         assert client.get("/read").status_code == 500
 
 
+def test_sessions_of_visitors_may_end_earlier_than_those_of_users() -> None:
+    with override_settings(KEYSTEAD={**settings.KEYSTEAD, "ANONYMOUS_SESSION_AGE": "1h"}):
+        visitor, user = SessionStore(), SessionStore()
+        visitor["cart"] = user["cart"] = 1
+        user["_auth_user_id"] = "7"
+        visitor.save(), user.save()
+        [left, longer] = [found.ends_at_ms / 1000 - time.time() for found in (visitor._found, user._found)]
+    assert 3500 < left <= 3600
+    assert 13 * 86_400 < longer <= 14 * 86_400
+
+
 # --- checks of the settings ----------------------------------------------------------------------------------------
 
 
@@ -310,6 +323,7 @@ def found(**given: Any) -> list[tuple[str, str]]:
         ({"SESSIONS_PER_USER": 0}, "KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1"),
         ({"SESSION_MAX_AGE": 400}, "KEYSTEAD['SESSION_MAX_AGE'] must be a duration such as '400d'"),
         ({"SESSION_MAX_AGE": "400 moons"}, "400 moons"),
+        ({"ANONYMOUS_SESSION_AGE": 5}, "KEYSTEAD['ANONYMOUS_SESSION_AGE'] must be a duration such as '400d'"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_the_system_check(setting: Any, words: str) -> None:

@@ -236,3 +236,30 @@ def check_over_http(make: Callable[[OverHttp], Site]) -> int:
         pairs = (("rotate", "logout"), ("save", "revoke-all"), ("refresh", "expire"))
         orders = sum(check_pairing(lambda: make(http), work, end) for work, end in pairs)
         return orders + check_lost_updates(lambda: make(http)) + check_tabs_at_sign_in(lambda: make(http))
+
+
+def check_bots(make: Callable[[], Site], visits: int = 10_000) -> int:
+    """Visits that look at the session, half of them with a made-up cookie, leave no key. Returns how many there are."""
+    site = make()
+    bogus = ("attackerchosenid", f"{'a' * 43}.{'b' * 43}.dmlzaXRvcg")
+    for number in range(visits):
+        cookie = bogus[number // 2 % 2] if number % 2 else ""
+        assert site.send("whoami", cookie)[1] is None
+    left = wait(site.stored())
+    wait(site.inner.close())
+    return len(left)
+
+
+def check_cart(make: Callable[[], Site]) -> list[str]:
+    """What two tabs of a visitor put into the cart at the same moment, after a sign-in."""
+
+    async def one() -> list[str]:
+        async with opened(make) as site:
+            cookie, _ = await asyncio.to_thread(site.send, "set/first")
+            await asyncio.gather(*(asyncio.to_thread(site.send, f"set/{name}", cookie) for name in ("apple", "pear")))
+            signed_in, user = await asyncio.to_thread(site.send, "sign-in", cookie)
+            assert (user, signed_in != cookie) == ("ann", True)
+            names: list[str] = (await asyncio.to_thread(site.send, "names", signed_in))[1]
+            return names
+
+    return wait(one())

@@ -120,11 +120,19 @@ def test_flask_sessions_own_tests_pass_but_for_the_stated_deviations(url: str) -
 # --- limits ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.matrix)])
+def limits_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"keystead+sqlite:///{tmp_path}/limits.db"
+    server: servers.Server = request.getfixturevalue("redis_server")
+    server.ask("FLUSHALL")
+    return f"keystead+{server.url}"
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_flask_limiter_passes_exactly_the_limit_however_many_requests_arrive(strategy: str, tmp_path: Path) -> None:
+def test_flask_limiter_passes_exactly_the_limit_however_many_requests_arrive(strategy: str, limits_uri: str) -> None:
     app = Flask("limited")
-    uri = f"keystead+sqlite:///{tmp_path}/limits.db"
-    limiter = FlaskLimiter(get_remote_address, app=app, storage_uri=uri, strategy=strategy, headers_enabled=True)
+    limiter = FlaskLimiter(get_remote_address, app=app, storage_uri=limits_uri, strategy=strategy, headers_enabled=True)
 
     @app.get("/")
     @limiter.limit("20/hour")
@@ -143,8 +151,8 @@ def test_flask_limiter_passes_exactly_the_limit_however_many_requests_arrive(str
     assert app.test_client().get("/").status_code == 200
 
 
-async def test_slowapi_limits_synchronous_and_asynchronous_views(tmp_path: Path) -> None:
-    limiter = SlowLimiter(key_func=slow_address, storage_uri=f"keystead+sqlite:///{tmp_path}/limits.db")
+async def test_slowapi_limits_synchronous_and_asynchronous_views(limits_uri: str) -> None:
+    limiter = SlowLimiter(key_func=slow_address, storage_uri=limits_uri)
     app = FastAPI()
     app.state.limiter = limiter
     app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)  # type: ignore[arg-type]

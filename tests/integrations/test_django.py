@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from keystead.errors import BadValue, Unreadable
 from keystead.integrations.django.value_codec import CachedValueCodec
 from tests import servers
+from tests.every_store import EVERY, mariadb_server, on_urls, postgres_server, redis_server, urls
 from tests.integrations.source_distributions import installed_package, unpacked_source
-from tests.real_servers import postgres_server, redis_server
 
-__all__ = ["postgres_server", "redis_server"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "urls"]
 
 CODEC = CachedValueCodec()
 SUITE = Path(__file__).parent / "django_own_suite.py"
@@ -231,3 +231,17 @@ def run_interleavings(*arguments: str) -> dict[str, int]:
     assert done.returncode == 0, done.stderr
     orders: dict[str, int] = json.loads(done.stdout)
     return orders
+
+
+@pytest.mark.matrix
+def test_ten_thousand_visits_of_bots_leave_no_key(redis_server: servers.Server) -> None:
+    redis_server.ask("FLUSHALL")
+    assert run_interleavings(redis_server.url, "bots") == {"keys": 0}
+
+
+@pytest.mark.matrix
+@on_urls(*EVERY)
+def test_a_cart_filled_in_two_tabs_at_once_survives_sign_in(urls: dict[str, str], tmp_path: Path) -> None:
+    url = urls["default"]
+    found = run_interleavings(f"sqlite:///{tmp_path}" if url.startswith("sqlite") else url, "cart")
+    assert found.keys() == {"apple", "first", "pear"}

@@ -24,21 +24,24 @@ from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
+from tests import servers
+from tests.every_store import EVERY, mariadb_server, on_urls, postgres_server, redis_server, urls
 from tests.gunicorn_server import gunicorn
 from tests.integrations.flask_interleavings import FlaskSite
 from tests.integrations.interleaved_requests import (
     ENDS,
     WORK,
+    check_bots,
+    check_cart,
     check_lost_updates,
     check_over_http,
     check_pairing,
     check_tabs_at_sign_in,
 )
 from tests.parts.sessions.relays import Relay
-from tests.real_servers import redis_server
 from tests.serving import wait_until
 
-__all__ = ["redis_server"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "urls"]
 
 
 class ShopKeys(Keyspace):
@@ -511,6 +514,20 @@ def test_in_every_order_the_same_holds_on_other_stores_and_over_http(
     assert min(check_pairing(make, work, end) for work in WORK for end in ENDS) >= 3
     assert min(check_lost_updates(make), check_tabs_at_sign_in(make)) >= 3
     assert check_over_http(lambda http: FlaskSite(url, http)) >= 15
+
+
+@pytest.mark.matrix
+def test_ten_thousand_visits_of_bots_leave_no_key(redis_server: servers.Server) -> None:
+    redis_server.ask("FLUSHALL")
+    assert check_bots(functools.partial(FlaskSite, redis_server.url)) == 0
+
+
+@pytest.mark.matrix
+@on_urls(*EVERY)
+def test_a_cart_filled_in_two_tabs_at_once_survives_sign_in(urls: dict[str, str], tmp_path: Path) -> None:
+    url = urls["default"]
+    make = functools.partial(FlaskSite, f"sqlite:///{tmp_path}" if url.startswith("sqlite") else url)
+    assert check_cart(make) == ["apple", "first", "pear"]
 
 
 # --- gunicorn --------------------------------------------------------------------------------------------------

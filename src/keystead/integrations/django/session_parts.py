@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+
 from keystead.integrations.django.app_settings import setting, store_url
 from keystead.integrations.loop_stores import store_of_loop, synchronous_store
 from keystead.parts.datasessions import DataSessionKeys, DataSessions, data_session_keys
