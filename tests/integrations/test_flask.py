@@ -30,6 +30,7 @@ from tests.gunicorn_server import gunicorn
 from tests.integrations.flask_interleavings import FlaskSite
 from tests.integrations.interleaved_requests import (
     ENDS,
+    FEWER,
     WORK,
     check_bots,
     check_cart,
@@ -511,8 +512,8 @@ def test_in_every_order_the_same_holds_on_other_stores_and_over_http(
 ) -> None:
     url = f"sqlite:///{tmp_path}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
     make = functools.partial(FlaskSite, url)
-    assert min(check_pairing(make, work, end) for work in WORK for end in ENDS) >= 3
-    assert min(check_lost_updates(make), check_tabs_at_sign_in(make)) >= 3
+    assert min(check_pairing(make, work, end, FEWER) for work in WORK for end in ENDS) >= 3
+    assert min(check_lost_updates(make, FEWER), check_tabs_at_sign_in(make, FEWER)) >= 3
     assert check_over_http(lambda http: FlaskSite(url, http)) >= 15
 
 
