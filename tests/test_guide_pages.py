@@ -26,7 +26,7 @@ GENERATED = sorted([*DOCS.glob("reference/*.md"), *DOCS.glob("keys/*.md")])
 FRONT = [ROOT / name for name in ("README.md", "README.ja.md", "README.ko.md", "SECURITY.md", "CONTRIBUTING.md")]
 TRANSLATED = [*DOCS.glob("ja/*.md"), *DOCS.glob("ko/*.md")]  # nobody reads a page in two languages: not counted below
 PAGES = [*FRONT, *BY_HAND, *TRANSLATED, *GENERATED, *sorted(ROOT.glob("examples/*/README.md"))]
-MOST_WORDS = 51_000  # of the pages written by hand, with their code, without the bars of tables
+MOST_WORDS = 51_300  # of the pages written by hand, with their code, without the bars of tables
 MOST_WORDS_OF_A_SENTENCE = 30
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
