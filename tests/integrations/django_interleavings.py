@@ -1,6 +1,7 @@
-"""Two requests to Django in every order of their steps: `python -m tests.integrations.django_interleavings`.
+"""Two requests to Django in every order of their steps: `python -m tests.integrations.django_interleavings URL [WHAT]`.
 
-Prints the number of orders of each pairing, as JSON. It runs in a process of its own, because Django has one
+URL is that of a store, see `Site`. Prints the number of orders of each pairing, as JSON. WHAT is `http`, for some
+pairings by requests to a real server, or `bots` or `cart`. It runs in a process of its own, because Django has one
 configuration for a process.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from typing import Any
 
 from django.conf import settings
@@ -16,9 +18,16 @@ from django.http import HttpRequest, JsonResponse
 from keystead.integrations import loop_stores
 from tests.integrations.interleaved_requests import (
     ENDS,
+    FEWER,
+    SWITCHES,
     WORK,
+    InProcess,
+    OverHttp,
     Site,
+    check_bots,
+    check_cart,
     check_lost_updates,
+    check_over_http,
     check_pairing,
     check_tabs_at_sign_in,
 )
@@ -27,7 +36,7 @@ URL = "memory://interleavings"
 USER = "_auth_user_id"
 
 settings.configure(
-    ALLOWED_HOSTS=["testserver"],
+    ALLOWED_HOSTS=["*"],
     DEFAULT_CHARSET="utf-8",
     KEYSTEAD={"STORE": URL},
     MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware"],
@@ -43,7 +52,7 @@ from django.urls import path  # noqa: E402
 
 django.setup()
 
-from django.test import Client  # noqa: E402
+from django.core.wsgi import get_wsgi_application  # noqa: E402
 
 from keystead.integrations.django import session_parts  # noqa: E402
 from keystead.integrations.django.sessions import end_sessions, list_sessions  # noqa: E402
@@ -71,33 +80,44 @@ def act(request: HttpRequest, action: str) -> JsonResponse:
         case ["revoke-all"]:
             end_sessions("ann")
         case ["names"]:
-            return JsonResponse(sorted(name for name in session.keys() if name != USER), safe=False)  # noqa: SIM118
+            return JsonResponse({"is": sorted(name for name in session.keys() if name != USER)})  # noqa: SIM118
         case ["count"]:
-            return JsonResponse(len(list_sessions("ann")), safe=False)
-    return JsonResponse(session.get(USER), safe=False)
+            return JsonResponse({"is": len(list_sessions("ann"))})
+    return JsonResponse({"is": session.get(USER)})
 
 
 urlpatterns = [path("<path:action>", act)]
 
 
 class DjangoSite(Site):
-    def __init__(self) -> None:
-        super().__init__()
+    cookie_name, lost_status = "sessionid", 400
+
+    def __init__(self, url: str, transport: InProcess | OverHttp | None = None) -> None:
+        super().__init__(url, transport)
         loop_stores._synchronous[URL] = loop_stores.SharedStore(self.store)
         keyspace = session_parts._keyspace("django", *session_parts._policies())
         session_parts.session_keyspace = lambda: functools.partial(keyspace, now_ms=self.clock)  # type: ignore[assignment,return-value]
+        self.app = get_wsgi_application()
 
-    def send(self, action: str, cookie: str = "") -> tuple[str, Any]:
-        client = Client()
-        client.cookies["sessionid"] = cookie
-        response = client.get(f"/{action}")
-        assert response.status_code in (200, 400), "400: the session ended during the request"
-        if response.status_code == 400:
-            self.refused.append(action)
-        return client.cookies["sessionid"].value, response.json() if response.status_code == 200 else None
+
+def main(url: str, *options: str) -> dict[str, int]:
+    def make() -> Site:
+        return DjangoSite(url)
+
+    match options:
+        case ["http"]:
+            return {"http": check_over_http(functools.partial(DjangoSite, url))}
+        case ["bots"]:
+            return {"keys": check_bots(make)}
+        case ["cart"]:
+            return dict.fromkeys(check_cart(make), 1)
+    most = SWITCHES if url == "memory://" else FEWER
+    report = {f"{work} x {end}": check_pairing(make, work, end, most) for work in WORK for end in ENDS}
+    return report | {
+        "lost updates": check_lost_updates(make, most),
+        "two tabs at sign-in": check_tabs_at_sign_in(make, most),
+    }
 
 
 if __name__ == "__main__":
-    report = {f"{work} x {end}": check_pairing(DjangoSite, work, end) for work in WORK for end in ENDS}
-    report |= {"lost updates": check_lost_updates(DjangoSite), "two tabs at sign-in": check_tabs_at_sign_in(DjangoSite)}
-    print(json.dumps(report))
+    print(json.dumps(main(*sys.argv[1:])))

@@ -8,6 +8,11 @@ import json
 import sys
 from unittest import TestSuite, defaultTestLoader
 
+OF_OTHER_CACHES = (
+    *("CacheUtils", "PrefixedCacheUtils", "CacheHEADTest", "CacheI18nTest", "PrefixedCacheI18nTest"),
+    *("CacheMiddlewareTest", "TestWithTemplateResponse"),
+)
+
 
 def main(source: str, url: str) -> None:
     sys.path.insert(0, f"{source}/tests")
@@ -26,7 +31,7 @@ def main(source: str, url: str) -> None:
         SECRET_KEY="of the tests",
         SESSION_ENGINE="keystead.integrations.django.sessions",
         TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
-        USE_TZ=True,
+        USE_TZ=False,  # as in the settings of Django's own tests
     )
     django.setup()
     import cache.tests as caches  # type: ignore[import-not-found]
@@ -46,7 +51,39 @@ def main(source: str, url: str) -> None:
     class SessionTests(sessions.SessionTestsMixin, SimpleTestCase):  # type: ignore[misc]
         backend = SessionStore
 
-    suites = [CacheTests, SessionTests, sessions.SessionMiddlewareTests]
+    @override_settings(USE_TZ=True)
+    class SessionWithTimeZoneTests(SessionTests):
+        pass
+
+    class SessionsInCacheTests(sessions.CacheSessionTests):  # type: ignore[misc]
+        """Django's own sessions, in our cache."""
+
+    class SessionsInCacheAndDatabaseTests(sessions.CacheDBSessionTests):  # type: ignore[misc]
+        pass
+
+    def on_ours(name: str) -> type:
+        """A class of tests that names another cache in its settings, with ours."""
+        base = getattr(caches, name)
+        theirs = base._overridden_settings["CACHES"]
+        ours = {
+            alias: {**{key: value for key, value in given.items() if key != "LOCATION"}, **cache}
+            for alias, given in theirs.items()
+        }
+        for alias in ours.keys() - {"default"}:
+            ours[alias]["KEY_PREFIX"] = alias  # where theirs has a location of its own
+        made: type = override_settings(CACHES=ours)(type(name, (base,), {}))
+        return made
+
+    suites = [
+        CacheTests,
+        *map(on_ours, OF_OTHER_CACHES),
+        caches.CacheHandlerTest,
+        SessionTests,
+        SessionWithTimeZoneTests,
+        SessionsInCacheTests,
+        SessionsInCacheAndDatabaseTests,
+        sessions.SessionMiddlewareTests,
+    ]
 
     class Runner(DiscoverRunner):  # type: ignore[misc]
         def build_suite(self, *arguments: object, **options: object) -> TestSuite:
@@ -55,6 +92,7 @@ def main(source: str, url: str) -> None:
         def suite_result(self, suite: TestSuite, result: object, **options: object) -> int:
             bad = [*result.failures, *result.errors, *((one, "") for one in result.unexpectedSuccesses)]  # type: ignore[attr-defined]
             report = {
+                "version": django.__version__,
                 "ran": result.testsRun,  # type: ignore[attr-defined]
                 "skipped": sorted(one.id().split(".")[-1] for one, _ in result.skipped),  # type: ignore[attr-defined]
                 "failed": {one.id().split(".")[-1]: text[-600:] for one, text in bad},

@@ -5,11 +5,15 @@ It runs in a process of its own, because Django has one configuration for a proc
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import io
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +68,16 @@ from django.test import AsyncClient, Client, override_settings  # noqa: E402
 from django.urls import path  # noqa: E402
 from django.utils import timezone, translation  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
+from django.utils.module_loading import import_string  # noqa: E402
 from django.views import View  # noqa: E402
 
-from keystead import Keyspace, Set, after, connect  # noqa: E402
+from keystead import Counter, Keyspace, Set, Steps, Value, after, connect, procedure  # noqa: E402
 from keystead.errors import BadArgument, BadDeclaration, KeysteadError, StoreUnavailable  # noqa: E402
 from keystead.integrations import loop_stores  # noqa: E402
 from keystead.integrations.django import bind, cached_view, rate_limit  # noqa: E402
+from keystead.integrations.django.app_settings import unknown_setting, wrong_value  # noqa: E402
+from keystead.integrations.django.session_store import SessionStore  # noqa: E402
+from keystead.integrations.django.sessions import list_sessions  # noqa: E402
 from tests.integrations.django_app import keys as app_keys  # noqa: E402
 from tests.integrations.django_app.keys import ShopKeys  # noqa: E402
 from tests.parts.sessions.relays import Relay  # noqa: E402
@@ -289,6 +297,22 @@ def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500
         assert client.get("/read").status_code == 500
 
 
+def seconds_left(session: SessionStore) -> float:
+    session.save()
+    assert session._found is not None
+    return session._found.ends_at_ms / 1000 - time.time()
+
+
+def test_sessions_of_visitors_may_end_earlier_than_those_of_users() -> None:
+    with override_settings(KEYSTEAD={**settings.KEYSTEAD, "ANONYMOUS_SESSION_AGE": "1h"}):
+        visitor, user = SessionStore(), SessionStore()
+        visitor["cart"] = user["cart"] = 1
+        user["_auth_user_id"] = "7"
+        left, longer = seconds_left(visitor), seconds_left(user)
+    assert 3500 < left <= 3600
+    assert 13 * 86_400 < longer <= 14 * 86_400
+
+
 # --- checks of the settings ----------------------------------------------------------------------------------------
 
 
@@ -310,6 +334,7 @@ def found(**given: Any) -> list[tuple[str, str]]:
         ({"SESSIONS_PER_USER": 0}, "KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1"),
         ({"SESSION_MAX_AGE": 400}, "KEYSTEAD['SESSION_MAX_AGE'] must be a duration such as '400d'"),
         ({"SESSION_MAX_AGE": "400 moons"}, "400 moons"),
+        ({"ANONYMOUS_SESSION_AGE": 5}, "KEYSTEAD['ANONYMOUS_SESSION_AGE'] must be a duration such as '400d'"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_the_system_check(setting: Any, words: str) -> None:
@@ -388,3 +413,53 @@ def test_a_limit_takes_a_family_with_its_rate_or_a_limit_that_was_made_already()
     bound = bind(ShopKeys).searches
     serve("bound", rate_limit(bound, client=lambda request: "other")(lambda request: HttpResponse()))
     assert [Client().get("/bound").status_code for _ in range(4)] == [200, 200, 200, 429]
+
+
+# --- the guide -----------------------------------------------------------------------------------------------------
+
+
+class GuideKeys(Keyspace):
+    """The keys that the last block of the guide uses."""
+
+    stock = Counter("guide:stock:{sku}", lifetime=after("1d"))
+    order = Value("guide:order:{id}", str, lifetime=after("1d"))
+
+    @procedure
+    def buy(self, sku: str, id: str, buyer: str) -> Steps[int]:
+        left = self.stock(sku).increment(-1)
+        return Steps(self.order(id).add(buyer).required(), left).giving(left)
+
+
+def test_the_blocks_of_the_guide_run() -> None:
+    text = (Path(__file__).parents[2] / "docs/django.md").read_text("utf-8")
+    in_settings, sessions, views, keys = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+
+    given: dict[str, Any] = {}
+    exec(in_settings, given)
+    assert (unknown_setting(given["KEYSTEAD"]), wrong_value(given["KEYSTEAD"])) == (None, None)
+    assert import_module(given["SESSION_ENGINE"]).SessionStore is SessionStore
+    for name in (given["CACHES"]["default"]["BACKEND"], given["MIDDLEWARE"][0]):
+        assert callable(import_string(name))
+    assert given["INSTALLED_APPS"][-1] in settings.INSTALLED_APPS
+
+    request, user = HttpRequest(), "7"  # an id may be given instead of a model
+    for _ in range(3):
+        request.session = SessionStore()
+        request.session["_auth_user_id"] = "7"
+        request.session.save()
+    request.user = user
+    exec(sessions, {"request": request, "user": user, "id": list_sessions(user)[-1].id})
+    assert list_sessions(user) == []
+
+    made: dict[str, Any] = {"Keyspace": Keyspace, "after": after}
+    exec(views, made)
+    assert made["search"].__name__ == "search"
+    assert made["products"].__name__ == "products"
+
+    program = ast.parse(keys)
+    last = ast.Module([program.body.pop()], [])
+    names: dict[str, Any] = {"ShopKeys": GuideKeys, "order": "o-1", "user": "7"}
+    exec(compile(program, "guide", "exec"), names)
+    assert names["left"] == -1
+    asyncio.run(eval(compile(last, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names))
+    assert names["left"] == -1

@@ -1,4 +1,5 @@
-"""Source distributions of other packages, for their own tests. Each is downloaded once for a machine."""
+"""Other packages: their source distributions, for their own tests, and other versions of them. Each is downloaded once
+for a machine."""
 
 from __future__ import annotations
 
@@ -24,3 +25,15 @@ def unpacked_source(package: str, version: str) -> Path:
         (folder / "unpacked").touch()
     [source] = [one for one in folder.iterdir() if one.is_dir()]
     return source
+
+
+def installed_package(package: str, version: str) -> Path:
+    """A folder for `PYTHONPATH` with this version of a package, instead of the one in the environment."""
+    folder = Path(tempfile.gettempdir()) / f"keystead-{package}-{version}-installed"
+    if not (folder / "installed").is_file():
+        options = ["--no-deps", "--upgrade", "--target", str(folder)]
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", *options, f"{package}=={version}"], check=True
+        )
+        (folder / "installed").touch()
+    return folder

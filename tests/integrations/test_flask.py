@@ -24,20 +24,25 @@ from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
+from tests import servers
+from tests.every_store import EVERY, mariadb_server, on_urls, postgres_server, redis_server, urls
 from tests.gunicorn_server import gunicorn
+from tests.integrations.flask_interleavings import FlaskSite
 from tests.integrations.interleaved_requests import (
     ENDS,
+    FEWER,
     WORK,
-    Site,
+    check_bots,
+    check_cart,
     check_lost_updates,
+    check_over_http,
     check_pairing,
     check_tabs_at_sign_in,
 )
 from tests.parts.sessions.relays import Relay
-from tests.real_servers import redis_server
 from tests.serving import wait_until
 
-__all__ = ["redis_server"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "urls"]
 
 
 class ShopKeys(Keyspace):
@@ -485,55 +490,6 @@ def test_an_expired_page_is_returned_at_once_while_the_view_runs_in_another_thre
 # --- two requests at once --------------------------------------------------------------------------------------
 
 
-class FlaskSite(Site):
-    def __init__(self) -> None:
-        super().__init__()
-        self.app = app = Flask("site")
-        app.testing = True
-        sessions = KeysteadSessions(app, self.store)
-        sessions.keyspace = functools.partial(sessions.keyspace, now_ms=self.clock)  # type: ignore[assignment]
-
-        @app.get("/<path:action>")
-        def act(action: str) -> Any:
-            match action.split("/"):
-                case ["sign-in"]:
-                    session["_user_id"] = "ann"
-                case ["save"]:
-                    session["theme"] = "dark"
-                case ["set", name]:
-                    session[name] = 1
-                case ["rotate"]:
-                    sessions.regenerate()
-                case ["refresh"]:
-                    session["seen"] = session.get("seen", 0) + 1
-                    sessions.regenerate()
-                case ["read"]:
-                    session.get("theme")
-                    sessions.list_sessions("ann")
-                case ["logout"]:
-                    session.clear()
-                case ["revoke-all"]:
-                    sessions.end_sessions("ann")
-                case ["names"]:
-                    return sorted(name for name in session if name != "_user_id")
-                case ["count"]:
-                    return [len(sessions.list_sessions("ann"))]
-            return [session.get("_user_id")]
-
-    def send(self, action: str, cookie: str = "") -> tuple[str, Any]:
-        client = self.app.test_client()
-        if cookie:
-            client.set_cookie("session", cookie)
-        response = client.get(f"/{action}")
-        if response.status_code == 503:
-            assert response.headers["Retry-After"] == "1"
-            assert "Set-Cookie" not in response.headers
-            self.refused.append(action)
-            return token(client), None
-        answer = response.get_json()
-        return token(client), answer if action == "names" else answer[0]
-
-
 @pytest.mark.everyday("rotate-logout")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("work", WORK)
@@ -547,6 +503,32 @@ def test_in_every_order_two_requests_that_change_different_keys_both_survive() -
 
 def test_a_second_tab_does_not_replace_the_cookie_of_a_sign_in() -> None:
     assert check_tabs_at_sign_in(FlaskSite) >= 3
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_in_every_order_the_same_holds_on_other_stores_and_over_http(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}" if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    make = functools.partial(FlaskSite, url)
+    assert min(check_pairing(make, work, end, FEWER) for work in WORK for end in ENDS) >= 3
+    assert min(check_lost_updates(make, FEWER), check_tabs_at_sign_in(make, FEWER)) >= 3
+    assert check_over_http(lambda http: FlaskSite(url, http)) >= 15
+
+
+@pytest.mark.matrix
+def test_ten_thousand_visits_of_bots_leave_no_key(redis_server: servers.Server) -> None:
+    redis_server.ask("FLUSHALL")
+    assert check_bots(functools.partial(FlaskSite, redis_server.url)) == 0
+
+
+@pytest.mark.matrix
+@on_urls(*EVERY)
+def test_a_cart_filled_in_two_tabs_at_once_survives_sign_in(urls: dict[str, str], tmp_path: Path) -> None:
+    url = urls["default"]
+    make = functools.partial(FlaskSite, f"sqlite:///{tmp_path}" if url.startswith("sqlite") else url)
+    assert check_cart(make) == ["apple", "first", "pear"]
 
 
 # --- gunicorn --------------------------------------------------------------------------------------------------

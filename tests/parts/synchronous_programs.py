@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
 from keystead import Counter, Keyspace, connect, never, wait
 from keystead.errors import StoreUnavailable, WrongEventLoop
@@ -67,6 +68,25 @@ def fork_under_load(url: str) -> None:
     background.join()
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
     tell(keys.n("1").get().wait())
+
+
+def ports_of_forks(url: str) -> None:
+    """The port of the connection to Redis that each process uses: of the parent, of four forks, and of the parent."""
+    store: Any = connect(url)
+    keys = Counts(store)
+
+    def write_and_tell() -> None:
+        keys.n("1").increment().wait()
+        tell(store._link.connection._transport.get_extra_info("sockname")[1])
+
+    write_and_tell()
+    for _ in range(4):
+        child = os.fork()
+        if not child:
+            write_and_tell()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    write_and_tell()
 
 
 def interrupted(url: str) -> None:

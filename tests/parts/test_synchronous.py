@@ -160,6 +160,23 @@ def test_concurrent_threads_share_round_trips(shop: Shop, redis_server: servers.
     assert _reads(redis_server) - before < rounds * threads / 2
 
 
+def test_concurrent_threads_share_commits(tmp_path: Path) -> None:
+    store: Any = connect(f"sqlite:///{tmp_path}/shared.db")
+    keys, barrier, rounds, threads = Shop(store), threading.Barrier(16), 20, 16
+    keys.hits("apple").increment().wait()
+    before = store._own_commits
+
+    def write(_: int) -> None:
+        for _ in range(rounds):
+            barrier.wait(PATIENCE_S)
+            keys.hits("apple").increment().wait()
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(write, range(threads)))
+    assert keys.hits("apple").get().wait() == rounds * threads + 1
+    assert 0 < store._own_commits - before < rounds * threads / 2
+
+
 def _reads(server: servers.Server) -> int:
     info = server.ask("INFO", "stats")
     text = info.decode() if isinstance(info, bytes) else str(info)
@@ -296,6 +313,14 @@ def test_forks_under_load_have_connections_of_their_own_and_lose_nothing(urls: d
     assert run("fork_under_load", urls["default"]) == (0, f"{1 + 200 + 5 * 100}\n", "")
 
 
+@on_urls("redis")
+def test_no_fork_uses_the_connection_of_another_process(urls: dict[str, str]) -> None:
+    code, told, _ = run("ports_of_forks", urls["default"])
+    parent, *forks, after = told.split()
+    assert (code, after) == (0, parent), "the parent keeps its own"
+    assert len({parent, *forks}) == 5
+
+
 async def test_an_interrupted_caller_leaves_and_the_others_go_on(redis_server: servers.Server) -> None:
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -324,7 +349,7 @@ def test_a_call_after_the_end_says_so() -> None:
 
 
 @pytest.mark.matrix
-@on_urls("sqlite", "redis")
+@on_urls("sqlite", "redis", "postgres")
 def test_gunicorn_workers_that_are_killed_under_load_lose_nothing_that_was_answered(
     urls: dict[str, str], tmp_path: Path
 ) -> None:

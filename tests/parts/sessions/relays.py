@@ -107,7 +107,7 @@ class Mortal(Relay):
 # --- interleavings of two programs -----------------------------------------------------------------------------
 
 Actor = Literal["a", "b"]
-_actor: ContextVar[Actor] = ContextVar("actor")
+ACTOR: ContextVar[Actor] = ContextVar("actor")
 
 
 class Gated(Relay):
@@ -120,7 +120,7 @@ class Gated(Relay):
         self.moved = asyncio.Event()
 
     async def before(self) -> None:
-        actor = _actor.get(None)
+        actor = ACTOR.get(None)
         if actor is None:
             return
         gate = asyncio.get_running_loop().create_future()
@@ -130,7 +130,7 @@ class Gated(Relay):
         self.under_way[actor] += 1
 
     async def after(self) -> None:
-        actor = _actor.get(None)
+        actor = ACTOR.get(None)
         if actor is not None:
             self.under_way[actor] -= 1
             self.moved.set()
@@ -149,7 +149,7 @@ async def in_order(
     tasks: dict[Actor, asyncio.Task[Any]] = {}
 
     async def as_actor(actor: Actor) -> Any:
-        _actor.set(actor)
+        ACTOR.set(actor)
         return await programs[actor]()
 
     for actor in ("a", "b"):

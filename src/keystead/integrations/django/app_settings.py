@@ -14,6 +14,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "SESSION_PREFIX": "django",
     "SESSIONS_PER_USER": None,
     "SESSION_MAX_AGE": "400d",
+    "ANONYMOUS_SESSION_AGE": None,
 }
 
 
@@ -37,15 +38,17 @@ def store_url() -> str:
 def wrong_value(given: dict[str, Any]) -> str | None:
     """A sentence about a setting of a wrong type; None if there is none."""
     store, prefix = given.get("STORE"), given.get("SESSION_PREFIX", "django")
-    most, longest = given.get("SESSIONS_PER_USER"), given.get("SESSION_MAX_AGE", "400d")
+    most = given.get("SESSIONS_PER_USER")
     if store is not None and not isinstance(store, str):
         return f"KEYSTEAD['STORE'] must be a URL as text, not {type(store).__name__}"
     if not isinstance(prefix, str):
         return f"KEYSTEAD['SESSION_PREFIX'] must be text, not {type(prefix).__name__}"
     if most is not None and (type(most) is not int or most < 1):
         return f"KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1, or None, not {most!r}"
-    if not isinstance(longest, str | timedelta):
-        return f"KEYSTEAD['SESSION_MAX_AGE'] must be a duration such as '400d' or a timedelta, not {longest!r}"
+    for name in ("SESSION_MAX_AGE", "ANONYMOUS_SESSION_AGE"):
+        age = given.get(name, DEFAULTS[name])
+        if not isinstance(age, str | timedelta) and not (age is None and DEFAULTS[name] is None):
+            return f"KEYSTEAD['{name}'] must be a duration such as '400d' or a timedelta, not {age!r}"
     return None
 
 

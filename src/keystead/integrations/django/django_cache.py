@@ -17,7 +17,7 @@ from django.core.cache.backends.base import (
 from keystead import wait
 from keystead.integrations.django.cache_entries import MISSING, CacheEntries, Entry
 from keystead.integrations.django.cache_keys import NEVER_MS
-from keystead.integrations.loop_stores import store_of_loop, synchronous_store
+from keystead.integrations.loop_stores import store_of_loop, synchronous_store, wait_blocking
 
 _OPTIONS: Final = frozenset({"MAX_ENTRIES", "CULL_FREQUENCY"})
 
@@ -163,6 +163,10 @@ class KeysteadCache(BaseCache):  # type: ignore[misc]  # Django has no types
 
     async def _has_key(self, entries: CacheEntries, key: Any, version: Any) -> bool:
         return await entries.exists(self._entry(entries, key, version))
+
+    def __contains__(self, key: Any) -> bool:
+        # There is no asynchronous `in`, and Django's own `cached_db` sessions use this one in asynchronous code.
+        return wait_blocking(self._has_key(self._here(), key, None))
 
     def incr(self, key: Any, delta: Any = 1, version: Any = None) -> Any:
         """Atomic, and the timeout stays. Raises ValueError if there is no entry, TypeError if it is not a number."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from keystead.integrations.django.app_settings import setting, store_url
 from keystead.integrations.loop_stores import store_of_loop, synchronous_store
@@ -35,8 +34,10 @@ def _sessions_on(store: Store) -> DataSessions:
 def _policies() -> tuple[Policy, Policy]:
     """For signed-in users and for visitors. Each session states its own times: see `SessionStore`."""
     longest = setting("SESSION_MAX_AGE")
-    times: dict[str, Any] = {"idle": longest, "absolute": longest}
-    return Policy(**times, cap=setting("SESSIONS_PER_USER")), Policy(**times, cap=None)
+    idle = setting("ANONYMOUS_SESSION_AGE") or longest
+    users = Policy(idle=longest, absolute=longest, cap=setting("SESSIONS_PER_USER"))
+    # No cap per address: behind one address, as of a company, visitors would end the carts of others.
+    return users, Policy(idle=idle, absolute=longest, cap=None)
 
 
 @lru_cache(maxsize=8)

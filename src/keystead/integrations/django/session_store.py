@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.contrib.sessions.backends.base import SessionBase, UpdateError
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from keystead import wait
@@ -197,13 +196,12 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
         if expiry is None or isinstance(expiry, int) or not hasattr(expiry, "timestamp"):
             seconds = expiry or self.get_session_cookie_age()  # 0: until the browser closes
             return {"idle": timedelta(seconds=seconds)}
-        moment = expiry if timezone.is_aware(expiry) else timezone.make_aware(expiry)
-        return {"ends_at": moment}
+        return {"ends_at": expiry.astimezone()}  # without USE_TZ, Django reckons in the time of the system
 
 
 def _is_over(times: Mapping[str, Any]) -> bool:
     if "ends_at" in times:
-        return bool(times["ends_at"] <= timezone.now())
+        return bool(times["ends_at"] <= datetime.now(UTC))
     return bool(times["idle"] <= timedelta(0))
 
 
