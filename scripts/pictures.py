@@ -17,14 +17,14 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts import picture_record  # noqa: E402
-from tests.browser.embedding import asked, created, other_site, widgets_serving  # noqa: E402
-from tests.browser.tabs import DESKTOP, PHONE  # noqa: E402
-from tests.browser.test_console import Shop, serving_shop, wait_for_task  # noqa: E402
-from tests.browser.test_membership import press, sign_in  # noqa: E402
-from tests.browser.test_teamwork import ADA, opened  # noqa: E402
-from tests.browser.test_widgets import THEMES, settled  # noqa: E402
-from tests.serving import Keystead, keystead_serving, program  # noqa: E402
+from scripts import picture_record
+from tests.browser.embedding import asked, created, other_site, widgets_serving
+from tests.browser.tabs import DESKTOP, PHONE
+from tests.browser.test_console import Shop, serving_shop, wait_for_task
+from tests.browser.test_membership import press, sign_in
+from tests.browser.test_teamwork import ADA, opened
+from tests.browser.test_widgets import THEMES, settled
+from tests.serving import Keystead, keystead_serving, program
 
 _KEY: Final = "/key/ShopKeys/cart?key=shop:cart:1"
 _STYLE: Final = "body{margin:16px;background:#f4f2ee;font-family:sans-serif;display:grid;gap:16px;"
