@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, FilePayload, Page, expect
 
 from tests.browser.page_checks import LOCALES, english_in, problems
 from tests.browser.tabs import DESKTOP, PHONE, looks, tab
@@ -143,7 +143,8 @@ async def test_every_page_is_accessible_fits_and_is_in_the_language_of_the_brows
 async def problems_of_a_link(page: Page, server: Keystead, language: str, look: str) -> list[str]:
     """Of the pages from a shared file to its receiver: the link, the password, and a wrong password."""
     await page.goto(f"{server.url}/share")
-    await page.locator("#file").set_input_files([{"name": "2026.7z", "mimeType": "text/plain", "buffer": b"text"}])
+    file = FilePayload(name="2026.7z", mimeType="text/plain", buffer=b"text")
+    await page.locator("#file").set_input_files([file])
     await page.locator("#password").fill("a password")
     await page.locator("#choose button.main").click()
     link = page.locator("#link")
