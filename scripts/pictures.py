@@ -155,6 +155,7 @@ async def widgets(camera: Camera, folder: Path) -> None:
         page = await camera.page((PHONE[0], 1040))
         await page.goto(f"{server.url}/widgets")
         await page.get_by_role("radio", name="Board").check()
+        await page.locator("[name=enableIcons]").uncheck()
         await page.get_by_role("radio", name="Mom").check()
         await page.locator(".seeing").evaluate("element => scrollTo(0, element.offsetTop - 8)")
         await camera.take(page, "widgets-phone")
@@ -179,7 +180,7 @@ async def _in_every_theme(server: Keystead) -> str:
 
 
 async def _boards(server: Keystead) -> str:
-    board = await created(server, "bbs", "pictures", title="Guestbook", messagesPerPage=2)
+    board = await created(server, "bbs", "pictures", title="Guestbook", messagesPerPage=2, enableIcons=False)
     for author, text in _MESSAGES:
         await asked(server, "bbs", agent=author, action="post", id=board, author=author, message=text)
     parts = [f"<keystead-bbs id={board} theme={theme}></keystead-bbs>" for theme in ("light", "kawaii", "final")]
