@@ -98,12 +98,14 @@ async def teamwork(camera: Camera, folder: Path) -> None:
         await opened(page, server.url, ADA)
         told = page.locator("#demo-told")
         for button in await page.locator("#demo button").all():
-            await button.click()
+            async with page.expect_response("**/api/teamwork/demo/**"):
+                await button.click()
             await expect(told).not_to_be_empty()
         for name in ("Assign work", "Change a status"):
             await page.get_by_role("button", name=name).click()
         await expect(page.locator("#unreadNotifications")).not_to_have_text("0")
-        await expect(page.locator("#entries li")).not_to_have_count(0)
+        await expect(page.locator("#pressing li")).not_to_have_count(0)
+        await expect(page.locator("#activeDefects")).not_to_have_text("0")
         await page.evaluate("scrollTo(0, 0)")
         await camera.take(page, "teamwork")
         await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
@@ -132,10 +134,10 @@ async def widgets(camera: Camera, folder: Path) -> None:
             '<meta name=viewport content="width=device-width">'
             f'<script type=module src="{server.url}/components/widgets.js"></script>'
         )
-        page = await camera.page((960, 800))
+        page = await camera.page((960, 510))
         await page.goto(site.put("/themes", await _in_every_theme(server), head=head))
         await settled(page)
-        await camera.take(page, "widgets-themes", full=True)
+        await camera.take(page, "widgets-themes")
         page = await camera.page((1040, 640))
         await page.goto(site.put("/boards", await _boards(server), head=head))
         await settled(page)
@@ -153,6 +155,7 @@ async def widgets(camera: Camera, folder: Path) -> None:
         page = await camera.page((PHONE[0], 1040))
         await page.goto(f"{server.url}/widgets")
         await page.get_by_role("radio", name="Board").check()
+        await page.locator("[name=enableIcons]").uncheck()
         await page.get_by_role("radio", name="Mom").check()
         await page.locator(".seeing").evaluate("element => scrollTo(0, element.offsetTop - 8)")
         await camera.take(page, "widgets-phone")
@@ -170,14 +173,14 @@ async def _in_every_theme(server: Keystead) -> str:
     parts = [
         f"<div><keystead-counter id={visit} theme={theme} digits=7></keystead-counter> "
         f"<keystead-like id={like} theme={theme}></keystead-like>"
-        f"<keystead-ranking id={ranking} theme={theme}></keystead-ranking></div>"
+        f"<keystead-ranking style='margin-top: 10px' id={ranking} theme={theme}></keystead-ranking></div>"
         for theme in THEMES
     ]
     return f"<style>{_STYLE}grid-template-columns:1fr 1fr 1fr}}</style>{''.join(parts)}"
 
 
 async def _boards(server: Keystead) -> str:
-    board = await created(server, "bbs", "pictures", title="Guestbook", messagesPerPage=2)
+    board = await created(server, "bbs", "pictures", title="Guestbook", messagesPerPage=2, enableIcons=False)
     for author, text in _MESSAGES:
         await asked(server, "bbs", agent=author, action="post", id=board, author=author, message=text)
     parts = [f"<keystead-bbs id={board} theme={theme}></keystead-bbs>" for theme in ("light", "kawaii", "final")]

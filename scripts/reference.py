@@ -358,7 +358,11 @@ def http_api() -> str:
     lines += ["", "## Server", "", *_route_table(create_app(settings, []).openapi(), {})]
     lines += ["", "## Errors", "", "Of all routes. The kits add codes of their own.", ""]
     lines += ["| code | status | sentence |", "|---|---|---|"]
-    lines += [f"| `{code}` | {status} | {sentence} |" for code, (status, sentence, _) in refusals.CODES.items()]
+    # Error pages link to their code.
+    lines += [
+        f'| <a id="{code}"></a>`{code}` | {status} | {sentence} |'
+        for code, (status, sentence, _) in refusals.CODES.items()
+    ]
     lines += ["", "## Metrics", "", "At `/metrics`.", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for name, (kind, labels, meaning) in METRICS.items():
         lines.append(f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |")

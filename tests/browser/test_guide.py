@@ -9,11 +9,15 @@ from urllib.parse import unquote
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from keystead.http.refusals import CODES
+from tests.browser.accessibility import violations
 from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.built_guide import build_guide
 from tests.integrations.serving import Served, serving
 
 DOCS = Path(__file__).parents[2] / "docs"
+# Pages whose parts all others have, too: axe takes seconds for each.
+OF_EACH_KIND = {"index.html", "sessions.html", "console.html", "ja/tutorial.html", "search.html", "reference/http.html"}
 pytestmark = pytest.mark.matrix
 
 # What people type who look for a feature of this kind, by the page that answers it.
@@ -89,9 +93,8 @@ async def test_the_search_shows_the_right_page_among_the_first_for_what_people_t
         assert await search(used.page, guide.url, "nosuchwordanywhere") == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-async def test_the_guide_works_offline_under_its_content_policy(
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
+async def test_every_page_of_the_guide_works_offline_under_its_content_policy_and_fits(
     browser: Browser, guide: Served, size: tuple[int, int], scheme: str
 ) -> None:
     async with tab(browser, size, scheme) as used:
@@ -99,12 +102,19 @@ async def test_the_guide_works_offline_under_its_content_policy(
         used.on("console", lambda message: wrong.append(message.text))
         used.on("pageerror", lambda error: wrong.append(str(error)))
         used.on("request", lambda one: None if one.url.startswith(guide.url) else wrong.append(one.url))
-        for path in ("/guide", "/guide/sessions.html", "/guide/keys/README.html"):
-            answer = await used.page.goto(f"{guide.url}{path}")
+        built = guide.output.parent / "guide"
+        paths = sorted(path.relative_to(built).as_posix() for path in built.rglob("*.html"))
+        assert len(paths) > 60
+        assert set(paths) >= OF_EACH_KIND
+        for path in paths:
+            answer = await used.page.goto(f"{guide.url}/guide/{path}")
             assert answer is not None
             assert answer.ok
-            assert await used.page.evaluate("document.documentElement.scrollWidth") <= size[0]
-        assert wrong == []
+            if await used.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wrong.append(f"{path} overflows")
+            if path in OF_EACH_KIND:
+                wrong += [f"{path}: {one}" for one in await violations(used.page)]
+        assert not wrong, "\n".join(wrong)
 
 
 async def test_a_missing_page_of_the_guide_is_not_found(browser: Browser, guide: Served) -> None:
@@ -130,6 +140,8 @@ def test_every_link_of_the_built_guide_leads_somewhere(guide: Served) -> None:
                 wrong.append(f"{path.relative_to(built)}: {link}")
     assert wrong == []
     assert followed > 1000
+    codes = anchors[built / "reference" / "http.html"]
+    assert [code for code in CODES if code not in codes] == [], "error pages link to them"
 
 
 def test_the_guide_lists_the_relations_that_repository_browsers_draw(guide: Served) -> None:

@@ -303,5 +303,5 @@ def test_the_kits_have_no_findings(folder: Path) -> None:
 def test_help_has_examples(folder: Path) -> None:
     said = check(folder, "--help", COLUMNS="200").stdout
     assert "keystead check myapp.keys:AppKeys" in said
-    assert "docs/reference/findings.md" in said
+    assert "keystead guide findings" in said
     assert "no store is opened" in said

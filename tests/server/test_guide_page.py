@@ -31,6 +31,7 @@ async def test_pages_lead_to_the_guide_in_development_only() -> None:
         missing = await browser.get("/no-such-page", headers=HTML)
         assert missing.status_code == 404
         assert 'href="/guide/troubleshooting.html"' in missing.text
+        assert 'href="/guide/reference/http.html#NOT_FOUND"' in missing.text
         assert (await browser.get("/guide/troubleshooting.html")).status_code != 404
     async with serving([LOGIN], mode="production") as server:
         missing = await server.browser().get("/guide", headers=HTML)

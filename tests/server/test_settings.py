@@ -178,7 +178,7 @@ def test_a_public_url_is_an_origin(url: str) -> None:
     ("line", "said"),
     [
         ("prot = 1", "prot in keystead.toml: there is no such setting; did you mean port?"),
-        ("zebra = 1", "zebra in keystead.toml: there is no such setting; docs/reference/settings.md lists all of them"),
+        ("zebra = 1", "zebra in keystead.toml: there is no such setting; `keystead guide settings` lists all of them"),
     ],
 )
 def test_an_unknown_setting_is_refused_with_the_nearest_one(folder: Path, line: str, said: str) -> None:

@@ -87,7 +87,7 @@ def test_the_server_finds_the_same_keys(redis: Server) -> None:
 @pytest.mark.parametrize(
     ("command", "error", "sentence"),
     [
-        (("NOPE",), UnknownCommand, "NOPE: no such command here; the list is in docs/reference/commands.md"),
+        (("NOPE",), UnknownCommand, "NOPE: no such command here; keystead guide commands lists them"),
         (("GET",), WrongArity, "GET: 0 arguments do not fit. Write: GET key"),
         (("GET", "a", "b"), WrongArity, "GET a: 2 arguments do not fit. Write: GET key"),
         (("GET", 7), BadArgument, "GET 7: a key must be text or bytes, not int"),

@@ -53,7 +53,7 @@ def backup(
     It runs beside the application without blocking it. Each key is read with its expiry in one step; the backup as a
     whole is not a snapshot. The file is written as FILE.part and renamed when complete. Sealed values stay sealed, so
     back up KEYSTEAD_SEAL_KEYS too. Keys that could never be restored are left out and listed, with exit code 1. See
-    docs/backup.md.
+    `keystead guide backup`.
 
     [bold]Examples[/bold]
 

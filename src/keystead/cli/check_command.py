@@ -62,7 +62,7 @@ def check(
 ) -> None:
     """Find errors in keyspace declarations before a program runs: overlaps, relations, lifetimes, names.
 
-    No data is read. Each finding has a remedy and a code, which docs/reference/findings.md explains. The exit code is
+    No data is read. Each finding has a remedy and a code, which `keystead guide findings` explains. The exit code is
     1 if there are findings, even if only warnings, and 2 if a keyspace cannot be found.
 
     [bold]Examples[/bold]

@@ -87,7 +87,7 @@ def copy(
 
     To migrate an application without logging users out: start with --follow, wait for "in step", start the application
     on the new store, stop the old one, then press Ctrl-C. Keys that the application has changed or deleted at TO by
-    then stay as they are. See docs/copy.md.
+    then stay as they are. See `keystead guide copy`.
 
     [bold]Examples[/bold]
 

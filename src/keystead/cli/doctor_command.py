@@ -90,7 +90,7 @@ def doctor(
 
     If no key of a family has its owner, the owners are probably in another store, and none of the family is deleted.
     KEYSTEAD_SEAL_KEYS opens sealed values; if none of a family opens, the keys are wrong, and nothing is repaired.
-    docs/reference/findings.md explains the code of each finding.
+    `keystead guide findings` explains the code of each finding.
 
     The exit code is 0 if there are no findings or all were repaired, 1 if findings remain, and 2 for a usage error or
     wrong seal keys.

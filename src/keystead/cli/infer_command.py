@@ -68,8 +68,8 @@ def infer(
     Of a document it reads tables, lists of keys, JSON examples and commands. Comments name the lines that a family
     comes from. What it does not understand is reported by line, not guessed.
 
-    Read the draft, then follow docs/adopt.md. With --diff the exit code is 1 if the store or the document holds
-    something that the file does not declare.
+    Read the draft, then follow `keystead guide adopt`. With --diff the exit code is 1 if the store or the document
+    holds something that the file does not declare.
 
     [bold]Examples[/bold]
 
@@ -132,7 +132,10 @@ def _read_document(path: Path, result: _Result, name: str) -> None:
         typer.echo(one_line(f"{path}:{line}: {problem}" if line else problem), err=True)
     if not found.draft.families:
         fail(
-            say("{path} describes no keys that could be read; see docs/adopt.md for what is understood", path=path),
+            say(
+                "{path} describes no keys that could be read; see `keystead guide adopt` for what is understood",
+                path=path,
+            ),
             FAILED,
         )
     inferred = Inferred(found.draft, len(found.draft.families))
@@ -186,7 +189,7 @@ def _finish(found: Inferred, result: _Result, source: str) -> int:
         families_text = plural("{count} family", "{count} families", len(found.draft.families))
         typer.echo(
             say(
-                "wrote {output}: {families} from {source}. Read it, then follow docs/adopt.md",
+                "wrote {output}: {families} from {source}. Read it, then follow `keystead guide adopt`",
                 output=result.output,
                 families=families_text,
                 source=source,

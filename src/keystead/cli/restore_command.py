@@ -66,7 +66,7 @@ def restore(
 
     The whole file is checked before anything is written. Expired keys are not restored. Each key is written with its
     expiry in one step. By default nothing is restored if any key of the backup already exists in the store. At the end
-    the keys in the store are counted; the exit code is 1 if any is missing. See docs/backup.md.
+    the keys in the store are counted; the exit code is 1 if any is missing. See `keystead guide backup`.
 
     [bold]Examples[/bold]
 

@@ -88,6 +88,7 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
         sentence = _FAILED  # the page shows the request id below
     # Sentences of kits for programs are in English only: a page in another language shows them as details.
     is_known = say.knows(sentence)
+    has_guide = any(link.path == GUIDE for link in frame.links)
     page = render(
         "error.html",
         scope,
@@ -96,9 +97,10 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
         detail="" if is_known else sentence,
         status=refusal.status,
         code=refusal.code,
+        explained_at=f"{GUIDE}reference/http.html#{refusal.code}" if has_guide and refusal.code in CODES else "",
         request_id=scope.get("state", {}).get("request_id", ""),
         can_sign_in=refusal.sign_in_helps and header is not None and header.user is None,
-        has_guide=any(link.path == GUIDE for link in frame.links),
+        has_guide=has_guide,
         can_retry=refusal.status >= 500 and frame.here != "/",
     )
     return HTMLResponse(page, refusal.status, headers=PAGE_HEADERS)

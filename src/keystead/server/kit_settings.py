@@ -117,7 +117,7 @@ def _refuse_unknown_variables(kit: Kit) -> None:
         setting, _, _ = name.upper().removeprefix(prefix).partition("__")
         if name.upper().startswith(prefix) and setting not in known:
             near = nearest(setting, known)
-            advice = f"did you mean {prefix}{near}?" if near else "docs/reference/settings.md lists all of them"
+            advice = f"did you mean {prefix}{near}?" if near else "`keystead guide settings` lists all of them"
             raise WrongSettings([f"{name}: there is no such setting; {advice}"])
 
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
+from keystead.catalogue import message
 from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.language import Speaker
 from keystead.server.page_frame import page_frame
@@ -15,7 +16,8 @@ from keystead.server.page_templates import render
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.store_contract import Store
 
-_UNITS: Final = {"ms": "ms", "bytes": "bytes"}
+_UNITS: Final = {"ms": "{count} ms", "bytes": message("{count} bytes")}
+_CHANNEL: Final = message("channel")  # the one kind of value that has no commands of its own
 
 
 class GuaranteeRow(NamedTuple):
@@ -62,7 +64,7 @@ def guarantee_texts(field: dataclasses.Field[object]) -> tuple[str, str]:
 def _row(field: dataclasses.Field[object], value: object, say: Speaker) -> GuaranteeRow:
     name, doc = guarantee_texts(field)
     unit = _UNITS.get(field.name.rpartition("_")[2], "")
-    shown = f"{say.number(value)} {unit}" if unit and isinstance(value, int) else _in_words(value, say)
+    shown = say(unit, count=say.number(value)) if unit and isinstance(value, int) else _in_words(value, say)
     return GuaranteeRow(say(name), shown, doc and say(doc))
 
 

@@ -142,5 +142,5 @@ def nearest(name: str, among: Sequence[str]) -> str:
 
 
 def unknown_setting(path: tuple[str, ...], near: str, sources: Sequence[SettingSource]) -> str:
-    advice = f"did you mean {near}?" if near else "docs/reference/settings.md lists all of them"
+    advice = f"did you mean {near}?" if near else "`keystead guide settings` lists all of them"
     return f"{place_of(path, sources)}: there is no such setting; {advice}"

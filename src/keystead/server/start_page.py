@@ -1,6 +1,7 @@
 """The start page: the running kits, their stores, and first steps."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -8,7 +9,7 @@ from markupsafe import Markup
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from keystead.catalogue import Catalogue
+from keystead.catalogue import Catalogue, message
 from keystead.kits.kit import Example, Kit
 from keystead.kits.language import Speaker
 from keystead.server.local_entry import is_own_browser
@@ -18,6 +19,7 @@ from keystead.server.quickstart import first_steps
 from keystead.server.settings import Settings
 
 _CODE: Final = Markup("<code>{}</code>")
+_BETWEEN_SETTINGS: Final = (message(", or "), message(", "), message(" and "), message(" or "))
 TABLES: Final = " tables"  # cannot be a role, because roles are identifiers
 
 
@@ -67,7 +69,7 @@ def render_start_page(scope: Scope, problems: Mapping[str, str | None]) -> str:
         init=_CODE.format("keystead init"),
         file=_CODE.format("first_steps.py"),
         database=_CODE.format("first_steps.db"),
-        off=state.off,
+        off={name: _setting_names(how, say) for name, how in state.off.items()},
         first_steps=first_steps(),
     )
 
@@ -86,6 +88,12 @@ def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
 def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     """Whether the store of each role answers, without its URL."""
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
+
+
+def _setting_names(how: str, say: Speaker) -> Markup:
+    """The settings that turn a kit on, and the words between them."""
+    parts = re.split(f"({'|'.join(_BETWEEN_SETTINGS)})", how)
+    return Markup("").join(say(part) if part in _BETWEEN_SETTINGS else _CODE.format(part) for part in parts)
 
 
 def _is_page(path: str) -> bool:

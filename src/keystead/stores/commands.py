@@ -256,7 +256,7 @@ def _advice_for(name: str) -> str:
     if first != name and first in TABLE:
         return f'no such command; each argument is a separate item, as in ("{first}", "key")'
     near = get_close_matches(first, TABLE, 1)
-    advice = _REPLACEMENTS.get(first) or (f"is it {near[0]}?" if near else "the list is in docs/reference/commands.md")
+    advice = _REPLACEMENTS.get(first) or (f"is it {near[0]}?" if near else "keystead guide commands lists them")
     return f"no such command here; {advice}"
 
 

@@ -364,7 +364,7 @@ class Store(ABC):
         state, such as BLPOP, SUBSCRIBE, MULTI or SELECT: all callers share it. Raises UnknownCommand on a store
         without commands of its own.
         """
-        raise UnknownCommand("this store has only the commands of docs/reference/commands.md", "run_foreign")
+        raise UnknownCommand("this store has only the commands that `keystead guide commands` lists", "run_foreign")
 
     async def _await_replies(self, calls: list[Call]) -> list[Reply]:
         """`_replies`, awaited if necessary."""

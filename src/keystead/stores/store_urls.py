@@ -43,7 +43,7 @@ def connect(url: str) -> Store:
     if maker is None:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
-        raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
+        raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them: keystead guide stores")
 
     def make() -> Store:  # not a partial, which would show the password of the URL
         return maker(f"{scheme.lower()}://{rest}")

@@ -231,6 +231,8 @@ async def test_the_account_page_names_the_browser_and_the_device_of_each_session
     page = (await laptop.get("/login", **HTML)).text
     assert page.index("Safari on iPhone") < page.index("Firefox on Windows")  # the latest first
     assert len(re.findall(r'<time datetime="\d{4}-\d\d-\d\dT[^"]+\+00:00">', page)) == 4
+    japanese = (await laptop.get("/login", **HTML | {"accept-language": "ja"})).text
+    assert len(re.findall(r">\d{4}/\d\d/\d\d \d+:\d\d:\d\d</time>", japanese)) == 4, "a date of the language"
     listed = [(one["browser"], one["device"]) for one in await laptop.sessions()]
     assert listed == [("Safari", "iPhone"), ("Firefox", "Windows")]
     assert "Gecko" not in await stored_site.everything()

@@ -2,6 +2,7 @@
 
 const table = document.getElementById("live");
 const MOST_ROWS = 200;
+const LANGUAGE = document.documentElement.lang;
 
 if (table) {
   const rows = table.tBodies[0];
@@ -23,12 +24,12 @@ if (table) {
     }
     const one = counts.get(family);
     one.number += number;
-    one.item.textContent = `${family} ${one.number.toLocaleString()}`;
+    one.item.textContent = `${family} ${one.number.toLocaleString(LANGUAGE)}`;
   };
 
   const add = (change) => {
     const row = rows.insertRow(0);
-    row.insertCell().textContent = new Date(change.at).toLocaleTimeString();
+    row.insertCell().textContent = new Date(change.at).toLocaleTimeString(LANGUAGE);
     const kind = document.createElement("span");
     kind.className = `state ${change.kind === "written" ? "good" : "bad"}`;
     kind.textContent = table.dataset[change.kind] + (change.count > 1 ? ` ${change.count}` : "");

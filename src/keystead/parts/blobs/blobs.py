@@ -52,7 +52,7 @@ class Blobs:
         The write is atomic: the blob is visible only when it is complete. Of concurrent puts to one path, one wins as a
         whole. If the stream exceeds `max_bytes` (BlobTooLarge) or raises, or the put is cancelled, the previous blob
         stays; a put cancelled at its very end may have taken effect. Leftovers of a killed process are not visible, and
-        `delete` removes them (not from S3; see docs/blobs.md).
+        `delete` removes them (not from S3; see `keystead guide blobs`).
         """
         name = self._name(check_path(path))
         if type(max_bytes) is not int or max_bytes < 0:
