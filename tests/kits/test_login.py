@@ -21,7 +21,7 @@ DOCUMENT = {
     "rl:{name}:{window}:{client}": "Counter",
 }
 # What the document does not know: other providers, a login without its cookie, programs, rotation, why a session ended,
-# the end of the provider's tokens, and who did what.
+# the end of the provider's tokens, what a user chose, and who did what.
 NEW = {
     "oauth:auth:{provider}:{state}": "Value",
     "oauth:pwa-session:{provider}:{state}": "Value",
@@ -30,6 +30,7 @@ NEW = {
     "next:sess:{sid}": "Value",
     "end:sess:{sid}": "Value",
     "login:revoke:{sid}": "Value",
+    "login:preferences:{uid}": "Value",
     "audit:login": "Log",
 }
 SESSION = Session(
@@ -84,6 +85,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "session_successor": "10 seconds",
         "session_end": "1 day",
         "revocation": "2 days",
+        "preferences": "365 days",
         "audit": "90 days after the last use; touched at most once in 1 hour",
         "guesses": "1 minute 10 seconds",
     }

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -296,7 +295,7 @@ class Store(ABC):
 
     def repeated(self, calls: list[Any]) -> Callable[[], Coroutine[Any, Any, list[Reply]]]:
         """`run` of the same reads again and again. A store may use that to do less work each time."""
-        return partial(self.run, calls)
+        return lambda: self.run(calls)
 
     def _prepared(self, template: PlanTemplate) -> Callable[..., Coroutine[Any, Any, Outcome]]:
         """`prepared`, with planned steps."""
