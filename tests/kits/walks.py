@@ -29,6 +29,8 @@ from keystead.kits.teamwork.models import UserSession
 from keystead.kits.widgets import KIT as WIDGETS
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS
 from keystead.kits.widgets.service import LIMITS
+from keystead.parts.outbox.outbox_keys import QueueName
+from keystead.parts.outbox.queue_control import QueueControl
 from keystead.server import Settings, create_app
 from tests.kits.membership.asking import REDIRECT
 from tests.kits.membership.asking import table as membership_table
@@ -172,7 +174,11 @@ async def login(store: str, folder: Path) -> AsyncIterator[Walk]:
         providers = {name: {**own, "redirect_uri": f"{BASE}/api/auth/{name}/callback"} for name in ("discord", "acme")}
         async with _running(LOGIN, store, {"providers": providers}) as app:
             outbox = app.state.kits["login"].revocations.outbox
-            looking = {"outbox state": lambda: outbox.state(REVOCATIONS, "A" * 43)}
+            control, queue = QueueControl(outbox._keys), QueueName(REVOCATIONS, "A" * 43)
+            looking: dict[str, Callable[[], Awaitable[Any]]] = {
+                "outbox state": lambda: outbox.state(*queue),
+                "dead letters": lambda: control.retry_dead_letters(queue),
+            }
             yield Walk(LOGIN, app, await _login_steps(app), looking)
 
 

@@ -56,7 +56,8 @@ OF_ANY_KEY: dict[str, tuple[Any, ...]] = {
 VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     "name": OF_ANY_KEY | {"get": (), "see": (), "holds": (None,), "set": ("a",), "add": ("a",), "replace": ("a",)}
     | {"compare_and_set": ("a", "b"), "replace_seen": (Seen("a", b"a"), "b"), "consume": (), "use": ()},
-    "cart": OF_ANY_KEY | {"get": (), "set": (ANN,), "add": (ANN,), "update": ({"total": 1},), "update_seen": ({b"total": b"1"}, {"total": 1}), "field": ("total",)}
+    "cart": OF_ANY_KEY | {"get": (), "set": (ANN,), "add": (ANN,), "update": ({"total": 1},), "field": ("total",)}
+    | {"update_seen": ({b"total": b"1"}, {"total": 1})}
     | {"fields": ("total",), "has": ("total",), "count": (), "at_most": (1,), "increment": ("total",), "use": ()}
     | {"consume_field": ("total",), "remove": ("total",), "field_at_most": ("total", 1)},
     "items": {"put": ({"a": 1},), "add_field": ("a", 1), "increment": ("a", 2), "copy": ({b"a": b"1"},)}

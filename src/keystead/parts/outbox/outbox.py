@@ -309,9 +309,10 @@ class Outbox(BackgroundLoop[None]):
         for one in (waiting, lease, left, trouble):
             if isinstance(one, StoreError):
                 return one
-        if isinstance(trouble, Unreadable):
-            log_unreadable(self._store, trouble)
-            trouble = None  # then it is tried now
+        for one in (lease, trouble):
+            if isinstance(one, Unreadable):  # a lease counts as another process's; without a back-off it is tried now
+                log_unreadable(self._store, one)
+        trouble = None if isinstance(trouble, Unreadable) else trouble
         # A wait longer than the policy allows comes from a wrong clock.
         longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
         next_ms = 0 if trouble is None or trouble.next_ms > longest_ms else trouble.next_ms

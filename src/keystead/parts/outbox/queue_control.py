@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
-from keystead.errors import KeysteadError
+from keystead.errors import KeysteadError, Unreadable
 from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, Trouble
+from keystead.schema.unreadable import log_unreadable
 
 _MOST_LISTED: Final = 500
 
@@ -80,7 +81,11 @@ class QueueControl:
 
         They are due now, and are given up again as any other message. Of several callers one gets the messages.
         """
-        found = [one for one in await self._keys.dead(*queue).see() if one.value is not None]
+        seen = await self._keys.dead(*queue).see()
+        found = [one for one in seen if one.value is not None]
+        if len(found) < len(seen):
+            item = Unreadable("an item is not a message", self._keys.dead(*queue).key)
+            log_unreadable(self._keys.dead.store, item)
         if not found:
             return 0
         # The mark first, in case this process ends here; and again, in case a process found the queue empty meanwhile.
