@@ -22,6 +22,7 @@ from babel.messages.pofile import read_po, write_po
 from keystead.catalogue import LANGUAGES
 from keystead.cli import _add_commands, app
 from keystead.cli.flags import file_of, help_texts
+from keystead.console.console_kit import KIT as CONSOLE
 from keystead.http.refusals import CODES
 from keystead.schema.finding import CODES as CODES_OF_FINDINGS
 from keystead.server.reference_page import guarantee_texts
@@ -119,6 +120,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _messages_in_data() -> Iterator[tuple[str, str]]:
     """Messages that are not arguments of a marker, because layers below the pages declare them."""
+    for example in CONSOLE.examples:
+        yield from ((text, "console/console_kit.py") for text in (CONSOLE.doc, example.label, example.doc))
     for _, sentence, heading in CODES.values():
         yield sentence, "http/refusals.py"
         yield heading, "http/refusals.py"

@@ -86,5 +86,5 @@ KIT: Final = Kit(
     turned_on_by="console.on",
     is_configured=lambda settings: settings.on,
     is_private=True,
-    examples=(Example("Console", "/console", "Look at keys, with a link that the command prints."),),
+    examples=(Example("Console", "/console", "Look at the keys of this server, and change them."),),
 )

@@ -13,7 +13,7 @@ from keystead.catalogue import Catalogue, message
 from keystead.kits.kit import Example, Kit
 from keystead.kits.language import Speaker
 from keystead.server.local_entry import is_own_browser
-from keystead.server.page_frame import page_frame
+from keystead.server.page_frame import CATALOGUE, page_frame
 from keystead.server.page_templates import render
 from keystead.server.quickstart import first_steps
 from keystead.server.settings import Settings
@@ -103,7 +103,7 @@ def _is_page(path: str) -> bool:
 def _card(kit: Kit, state: Any, say: Speaker) -> KitCard:
     roles = sorted({family.role for family in kit.keyspace.families.values()} & state.settings.stores.keys())
     is_open = kit.name in state.kits
-    own = Speaker(say.language, Catalogue(kit.folder))
+    own = Speaker(say.language, Catalogue(kit.folder)).behind(CATALOGUE)
     examples = [
         dataclasses.replace(one, label=own(one.label), doc=own(one.doc) if one.doc else "")
         for one in kit.examples
