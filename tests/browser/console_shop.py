@@ -13,6 +13,14 @@ from tests.console.shop_keys import SEAL_KEYS, ShopKeys, fill
 from tests.serving import Keystead, keystead_serving
 
 CART = "shop:cart:1"
+EVERY_PAGE = (
+    *("", "/findings", "/unknown", "/live", "/jobs", "/queues", "/sessions", "/audit", "/erase"),
+    *("/task/examine", "/task/draft", "/findings/repair?code=orphan", "/queues/drop_dead?topic=webhook&name=orders"),
+    *("/jobs/run?name=console.measure", "/family/ShopKeys/cart", "/family/ShopKeys/visit", "/family/ShopKeys/nothing"),
+    *(f"/key/ShopKeys/cart?key={CART}", "/key/ShopKeys/carts?key=shop:carts&raw=1", "/key/ShopKeys/cart?key=x"),
+    *(f"/key/ShopKeys/cart{act}?key={CART}" for act in ("/edit", "/renew", "/delete")),
+    "/key/ShopKeys/hits/reset?key=shop:hits:10.0.0.1",
+)
 
 
 class Shop:

@@ -7,20 +7,12 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.accessibility import violations
-from tests.browser.console_shop import CART, confirm, press, serving_shop, wait_for_task
+from tests.browser.console_shop import CART, EVERY_PAGE, confirm, press, serving_shop, wait_for_task
 from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.console.shop_keys import HOSTILE
 from tests.serving import keystead_serving
 
 FITS = "document.documentElement.scrollWidth <= innerWidth"
-EVERY_PAGE = (
-    *("", "/findings", "/unknown", "/live", "/jobs", "/queues", "/sessions", "/audit", "/erase"),
-    *("/task/examine", "/task/draft", "/findings/repair?code=orphan", "/queues/drop_dead?topic=webhook&name=orders"),
-    *("/jobs/run?name=console.measure", "/family/ShopKeys/cart", "/family/ShopKeys/visit", "/family/ShopKeys/nothing"),
-    *(f"/key/ShopKeys/cart?key={CART}", "/key/ShopKeys/carts?key=shop:carts&raw=1", "/key/ShopKeys/cart?key=x"),
-    *(f"/key/ShopKeys/cart{act}?key={CART}" for act in ("/edit", "/renew", "/delete")),
-    "/key/ShopKeys/hits/reset?key=shop:hits:10.0.0.1",
-)
 
 
 @pytest.mark.main_path

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, FilePayload, Page, expect
 
+from tests.browser.console_shop import EVERY_PAGE, serving_shop
 from tests.browser.page_checks import LOCALES, english_in, problems
 from tests.browser.tabs import DESKTOP, PHONE, looks, tab
-from tests.browser.test_console import EVERY_PAGE, serving_shop
 from tests.serving import Keystead, keystead_serving
 
 PACKAGE = Path(__file__).parents[2] / "src" / "keystead"

@@ -107,12 +107,12 @@ class _CallerRunLoop:
 
     def __init__(self) -> None:
         _refuse_green_threads()
-        self.loop: Final = CallerEventLoop()
         self.is_closed = False
         self._mutex = threading.Lock()
         self._is_run = False  # by a caller or by the background thread
         self._own: _Call[Any] | None = None  # the call whose thread runs the loop; None: the background thread
         self._waiting: dict[_Call[Any], None] = {}  # the other calls, in the order in which they came
+        self.loop: Final = CallerEventLoop(others=self._waiting)
         self._new: list[_Call[Any]] = []  # those that have no task yet
         self._calls = self._active = 0  # all so far, and those that have not ended
         self._gate: threading.Event | None = None  # closed while the process is forked
