@@ -39,7 +39,7 @@ SLOWER = Target("at most", 1.1)
 
 async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None = None) -> list[Row]:
     count = keys or (KEYS_QUICK if quick else KEYS)
-    rounds, turn_s = (1, 0.5) if quick else (5, 10.0)
+    rounds, turn_s = (1, 0.5) if quick else (15, 4.0)
     with servers.redis() as server:
         async with connect(server.url) as store:
             with progress.activity(f"console · loading {count:,} keys", count) as advance:
