@@ -144,6 +144,18 @@ def test_threads_lose_no_update(shop: Shop) -> None:
     assert (shop.stock("apple").get().wait(), shop.hits("apple").get().wait()) == (0, 100)
 
 
+@everywhere
+def test_threads_that_are_first_to_use_a_store_all_wait_until_it_is_open(shop: Shop) -> None:
+    limit, barrier = RateLimit(shop.hits, "5/minute"), threading.Barrier(16)
+
+    def hit(_: int) -> bool:
+        barrier.wait(PATIENCE_S)
+        return bool(wait(limit.hit("apple")))
+
+    with ThreadPoolExecutor(16) as threads:
+        assert sum(threads.map(hit, range(16))) == 5
+
+
 @on_urls("redis")
 def test_concurrent_threads_share_round_trips(shop: Shop, redis_server: servers.Server) -> None:
     shop.stock("apple").set(0).wait()
