@@ -47,6 +47,7 @@ from keystead.parts.refresh import RefreshRecord, RefreshTokens, Retried, Rotate
 from keystead.parts.schedule import Busy, Job, Run, RunEntry, Schedule, ScheduleKeys
 from keystead.parts.sessions import Gone, Live
 from keystead.parts.tables import locked_row, open_tables
+from keystead.schema.watching import watch
 from keystead.stores.synchronous import enter, iterate
 from tests.every_database import database_url, on_databases
 from tests.every_store import EVERY, mariadb_server, on_urls, postgres_server, redis_server, urls, valkey_cluster
@@ -308,6 +309,19 @@ def test_a_message_of_a_feed_is_put_once_and_read_in_order(keys: Keys) -> None:
             return found
 
         assert together(follow) == [[FeedItem(*item) for item in texts.items()]] * THREADS
+
+
+@everywhere
+def test_changes_of_all_threads_are_watched(keys: Keys) -> None:
+    with enter(watch([keys], [Keys.total], every_s=0.02)) as changes:
+        together(lambda number: keys.total(str(number)).increment().wait())
+        seen: set[str] = set()
+        for change in iterate(changes):
+            assert (change.family_name, change.kind) == ("Keys.total", "written")
+            seen.add(change.key)
+            if len(seen) == THREADS:
+                break
+    assert seen == {keys.total(str(number)).key for number in range(THREADS)}
 
 
 @everywhere

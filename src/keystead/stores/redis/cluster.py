@@ -391,6 +391,8 @@ class ClusterStore(Store):
     async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
         """From all masters, each of which reports its own keys."""
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         if not self._nodes.is_open:
             raise self._closed_error()
         owners = list(self._nodes.owners)
