@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-.venv/bin/python}
 folder=.venv-node
-sources=(tests/oidc tests/browser/axe tests/servers/cloudflare tests/gateway/upstash_clients tests/stores/upstash/npm_server)
+sources=(tests/oidc tests/browser/axe tests/integrations/pyright tests/servers/cloudflare tests/gateway/upstash_clients tests/stores/upstash/npm_server)
 
 fail() {
     echo "keystead: $1" >&2

@@ -49,6 +49,7 @@ __all__ = ["mariadb_server", "postgres_server", "redis_server", "urls", "valkey_
 class Shop(Keyspace):
     stock = Counter("sync:{sku}:stock", lifetime=never("inventory"), tag="sku")
     order = Value("sync:{sku}:order:{id}", str, lifetime=after("1h"), tag="sku")
+    price = Value("sync:{sku}:price", int, lifetime=after("1h"), near="5s", tag="sku")
     hits = Counter("sync:{sku}:hits", lifetime=after("1m"), tag="sku")
     lock = Value("sync:{sku}:lock", Holder, lifetime=sliding("2s", touch_every="100ms"), tag="sku")
     fence = Counter("sync:{sku}:fence", lifetime=sliding("400d", touch_every="1d"), tag="sku")
@@ -142,6 +143,18 @@ def test_threads_lose_no_update(shop: Shop) -> None:
         reserved = list(threads.map(reserve, range(100)))
     assert sum(reserved) == 40
     assert (shop.stock("apple").get().wait(), shop.hits("apple").get().wait()) == (0, 100)
+
+
+@everywhere
+def test_threads_that_are_first_to_use_a_store_all_wait_until_it_is_open(shop: Shop) -> None:
+    limit, barrier = RateLimit(shop.hits, "5/minute"), threading.Barrier(16)
+
+    def hit_or_read(number: int) -> bool:
+        barrier.wait(PATIENCE_S)
+        return bool(wait(limit.hit("apple"))) if number % 2 else shop.price("apple").get().wait() is not None
+
+    with ThreadPoolExecutor(16) as threads:
+        assert sum(threads.map(hit_or_read, range(16))) == 5
 
 
 @on_urls("redis")

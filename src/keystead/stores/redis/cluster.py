@@ -245,14 +245,15 @@ class ClusterStore(Store):
     @property
     def near(self) -> NearReads | None:
         self._check_loop()
-        if self._near is None and self._nodes.is_open:
+        if self._near is None and self._opened_in is not None:
             self._near = ClusterNearReads(self._settings, self._nodes, self.run)
         return self._near
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         found = shape_of(steps)
         compiled = None if found is None else self._compiled.get(found[0])
-        if found is not None and compiled is not None and self._nodes.is_open:
+        # While another synchronous caller opens it, slots have no known owner yet: the general path waits for that.
+        if found is not None and compiled is not None and self._opened_in is not None:
             self._check_loop()
             work = self._run_compiled(compiled, found[1])
             near = None if compiled.reads_only else self._near
@@ -390,6 +391,8 @@ class ClusterStore(Store):
     async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
         """From all masters, each of which reports its own keys."""
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         if not self._nodes.is_open:
             raise self._closed_error()
         owners = list(self._nodes.owners)

@@ -345,6 +345,8 @@ class RedisStore(CompiledStore):
     @asynccontextmanager
     async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         if self._link is None:
             raise self._closed_error()
         address = await self._locate()
