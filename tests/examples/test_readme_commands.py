@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +67,9 @@ class Terminals:
         for printed, real in {**self.ports, **self.replaced}.items():
             line = line.replace(printed, real)
         port = next((self.ports[port] for part, port in LASTING.items() if part in line), None)
-        if port is None:
+        if line.startswith("keystead watch "):
+            self._watch(line)
+        elif port is None:
             self._run(line)
         else:
             self._start(line, port)
@@ -78,6 +81,18 @@ class Terminals:
         examines = "doctor" in line  # which exits with 1 if it finds something
         assert done.returncode in ({0, 1} if examines else {0}), f"{line}\n{done.stdout}{done.stderr}"
         self.said += done.stdout.splitlines()
+
+    def _watch(self, line: str) -> None:
+        """Until it says that it watches; then Ctrl-C."""
+        command = ["bash", "-c", f"exec {line}"]
+        output = self.folder / "watch.txt"
+        with output.open("w") as stream:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdout=stream, stderr=subprocess.STDOUT
+            )
+        wait_until(lambda: "watching " in output.read_text() or process.poll() is not None, f"{line} watches")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, output.read_text()
 
     def _start(self, line: str, port: str) -> None:
         self._stop(port)
