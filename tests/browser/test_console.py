@@ -167,6 +167,7 @@ async def test_a_user_on_the_list_signs_in_at_the_provider_and_resets_a_limit_un
             assert await page.locator("form[action='/console/enter/signed-in']").count() == 0
             await page.context.clear_cookies()
             await sign_in("Ada Lovelace")
+            await expect(page.locator("form[action='/console/enter/signed-in'] button")).to_be_focused()
             await press(page, "Enter")
             await page.wait_for_url("**/console")
             assert await page.locator("[data-go=e]").count() == 0  # an operator erases nobody
@@ -184,7 +185,7 @@ async def test_a_user_on_the_list_signs_in_at_the_provider_and_resets_a_limit_un
                 await other.get_by_role("button", name="Sign out", exact=True).first.click()
                 await other.wait_for_load_state()
             await page.goto(f"{server.url}/console")
-            await expect(page.locator("[role=alert]")).to_be_visible()
+            await expect(page.locator("#enter")).to_be_visible()
             assert await page.locator("#families").count() == 0
 
 

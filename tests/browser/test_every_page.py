@@ -43,6 +43,11 @@ SIGNED_IN = ("/account", "/login/everywhere", "/share", "/share/links", "/member
 IN_PRODUCTION = ("/", "/docs", "/login", "/share", "/receive", "/widgets", "/console", "/nowhere")
 # Pages with parts that stay in English: what developers declare, and a program of others.
 IN_ENGLISH = {
+    "console/pages/edit.html": 1,
+    "console/pages/family.html": 1,
+    "console/pages/findings.html": 1,
+    "console/pages/jobs.html": 1,
+    "console/pages/problem.html": 1,
     "schema/docs/pages/document.html": 31,
     "schema/docs/pages/index.html": 4,
     "server/pages/api.html": 1,

@@ -66,7 +66,10 @@ def test_nineteen_of_twenty_keys_of_a_kit_are_in_the_right_family(
                 for user in users:
                     await USERS[kit](server, user, known[user])
 
+            keys = set[bytes]()  # at the first look, which the families are drafted from
+
             async def between() -> None:
+                keys.update([key async for page in store.scan("*") for key in page])
                 server.passed_ms += 2 * _MINUTE_MS
                 await visit(range(_USERS))
 
@@ -77,7 +80,6 @@ def test_nineteen_of_twenty_keys_of_a_kit_are_in_the_right_family(
             keyspace = keyspace_of(found)
             assert check([keyspace]) == []
             truth, drafted = _owner_of(store, *keyspaces(None)), _owner_of(store, keyspace)
-            keys = {key async for page in store.scan("*") for key in page}
             count, wrong = 0, Counter[Any]()
             for key in keys:
                 true, mine = truth(key), drafted(key)
@@ -91,6 +93,7 @@ def test_nineteen_of_twenty_keys_of_a_kit_are_in_the_right_family(
             assert count > 2 * _USERS
             assert wrong.total() <= count * 0.05, (count, wrong, found.draft.notes)
             report = await examine([keyspace(store)])
-            assert report.counts == {}, [one.finding for one in report.found]
+            odd = [one.finding for one in report.found]
+            assert [one for one in odd if one.code != "unknown-key" or one.key in {key.decode() for key in keys}] == []
 
     asyncio.run(look())

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.matrix
 
 def test_placeholders_in_braces_are_hash_tags(valkey_cluster: Cluster) -> None:
     """`{1}:visits` has its id in braces, the tag of the family; `{user:1}:cart` has more, so its braces are literal."""
+    valkey_cluster.flush()
     commands: list[Command] = []
     for at in range(1, 61):
         commands += [

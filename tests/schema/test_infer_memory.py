@@ -66,7 +66,11 @@ EXPECTED = {
 def test_memory_does_not_grow_with_the_size_of_values(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    url = f"sqlite:///{tmp_path}/app.db" if engine == "sqlite" else request.getfixturevalue("redis_server").url
+    url = f"sqlite:///{tmp_path}/app.db"
+    if engine == "redis":
+        server = request.getfixturevalue("redis_server")
+        server.ask("FLUSHALL")
+        url = server.url
 
     async def look() -> None:
         async with connect(url) as store:
