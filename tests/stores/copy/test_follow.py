@@ -133,8 +133,8 @@ async def test_strings_follow_from_and_to_cloudflare_kv_with_their_deadlines(
                 [("SET", "membership:4", "again"), ("DEL", "membership:new")],
             )
             for changes in rounds:
-                await source.run(changes)
-                assert (await moving.in_step()).changes == len(changes)
+                await source.run(changes)  # several requests: a step may see a part of them
+                await moving.in_step()
                 assert await own(target) == await contents(source)
             assert (await moving.in_step()).changes == 0
             await source.run([("SET", "last", "1")])  # acknowledged before it is told to stop
