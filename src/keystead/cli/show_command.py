@@ -80,7 +80,7 @@ def show(
     """
     if family and not keyspace and _names_a_keyspace(family):
         keyspace = [family]
-        family, *values = values or [None]  # type: ignore[list-item]
+        family, values = (values[0], values[1:]) if values else (None, [])
     classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:

@@ -1,4 +1,4 @@
-"""The way into the console without a link, for whoever runs a development server on their own machine."""
+"""The way into the console without a link, for the person who runs a development server on their own machine."""
 
 from __future__ import annotations
 

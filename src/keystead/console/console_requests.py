@@ -155,7 +155,7 @@ class ConsoleVisit(Visit):
 
     @property
     def local_hint(self) -> str:
-        """Why whoever runs this server may enter without a link; "" for everybody else."""
+        """Why the person who runs this server may enter without a link; "" for others."""
         return HINT if is_own_browser(self.request) else ""
 
     @property
